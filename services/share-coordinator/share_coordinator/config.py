@@ -56,6 +56,11 @@ class ShareCoordinatorConfig(CoordinatorConfig):
         description="least time between two assignments of a group: members that join together"
         " cost one",
     )
+    group_share_lag_interval_ms: int = Field(
+        10_000,
+        ge=100,
+        description="interval at which the lag of share groups is measured, for the assignor load",
+    )
     share_coordinator_snapshot_update_records_per_snapshot: int = Field(
         500,
         ge=1,

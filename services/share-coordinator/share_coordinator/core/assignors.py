@@ -59,8 +59,10 @@ def assign_by_load(members: Sequence[AssignorMember], demand: Demand) -> dict[st
     return _assign(members, readers, wanted_by_load(members, demand))
 
 
+BY_LOAD: Final = "load"
+"""Assignor that needs lags."""
 ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType(
-    {"simple": assign_simple, "load": assign_by_load}
+    {"simple": assign_simple, BY_LOAD: assign_by_load}
 )
 
 

@@ -25,7 +25,7 @@ from tidemark.protocol.shard import Moment
 
 from share_coordinator.core import initialization
 from share_coordinator.core.admission import Refused, admit, request_problem
-from share_coordinator.core.assignors import ASSIGNORS, AssignorMember, Demand
+from share_coordinator.core.assignors import ASSIGNORS, BY_LOAD, AssignorMember, Demand
 from share_coordinator.core.group_state import ShareGroupState
 from share_coordinator.core.load_watch import is_skewed
 from share_coordinator.core.member import JOINS, LEAVES, ShareMember
@@ -204,7 +204,7 @@ class ShareGroup:
         state = self._state
         if self.is_empty or state.assignment_epoch < state.group_epoch:
             return []  # the next target sees them
-        if around.settings.assignor_name != "load":
+        if around.settings.assignor_name != BY_LOAD:
             return []
         members = self._assignor_members(state.members, around.topics)
         if is_skewed(members, self._demand(state.members, around)):

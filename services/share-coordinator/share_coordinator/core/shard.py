@@ -58,7 +58,7 @@ from share_coordinator.core.requests import (
 )
 from share_coordinator.core.reservations import Parked, Reservations
 from share_coordinator.core.settings import ShareSettings
-from share_coordinator.core.share_states import ShareStates, TransactionEnd
+from share_coordinator.core.share_states import Part, ShareStates, TransactionEnd
 from share_coordinator.core.statistics import ShareStatistics, statistics_of
 from share_coordinator.core.upkeep import Upkeep
 
@@ -187,6 +187,16 @@ class ShareShard:
             for transaction, end in self._states.ended.recent(now.wall)
         )
         return Decision(tuple(self._mended()), notices)
+
+    def delivered(self) -> dict[str, dict[Part, int]]:
+        """Return, for groups with members, the log end at which the lag of each share-partition
+        would be 0. Share-partitions without a start offset are left out.
+        """
+        return {
+            group_id: self._states.delivered(group_id)
+            for group_id, group in self._groups.items()
+            if not group.is_empty
+        }
 
     def statistics(self) -> ShareStatistics:
         """Return counts for metrics."""

@@ -124,6 +124,16 @@ class ShareStates:
         """Number of share-partitions that have a state."""
         return sum(map(len, self._groups.values()))
 
+    def delivered(self, group_id: str) -> dict[Part, int]:
+        """Return start offsets of a group, plus the numbers of offsets after them whose delivery is
+        complete.
+        """
+        return {
+            part: state.start_offset + max(state.delivery_complete_count, 0)
+            for part, state in self.of_group(group_id).items()
+            if state.start_offset != UNKNOWN_START
+        }
+
     def has_pending(self, keys: Iterable[SharePartitionKey]) -> bool:
         """True if an open transaction holds records of one of these share-partitions."""
         return any(state.pending for key in keys if (state := self.of(key)) is not None)

@@ -14,13 +14,16 @@ from tidemark.runtime.clock import Clock
 from tidemark.runtime.coordinator.metrics import RequestStats
 from tidemark.runtime.coordinator.node import CoordinatorNode
 from tidemark.runtime.coordinator.shard_life import ShardWorld
+from tidemark.runtime.log_ends import LogEnds
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.topics_view import TopicsView
 
 from share_coordinator.config import SERVICE, ShareCoordinatorConfig
+from share_coordinator.core.assignors import BY_LOAD
 from share_coordinator.core.requests import TopicsDeleted
 from share_coordinator.core.shard import ShareShard
 from share_coordinator.shell.broker_calls import BrokerCalls
+from share_coordinator.shell.lag_meter import LagMeter
 from share_coordinator.shell.metrics import PREFIX, measure
 from share_coordinator.shell.shard_life import ShardLife
 
@@ -57,6 +60,13 @@ class ShareCoordinatorNode(CoordinatorNode[ShardLife]):
         self.metrics = metrics
         self.settings = config.settings()
         self.calls = BrokerCalls(self.metadata, self.channels, dice)
+        self._lags = LagMeter(
+            self.shards,
+            self.metadata,
+            LogEnds(self.metadata, self.channels),
+            lambda group_id: self.settings.options.of_group(self._configs_of(group_id)),
+            interval_ms=config.group_share_lag_interval_ms,
+        )
         self._topics = TopicsView(self.metadata)
         self._world = ShardWorld(
             self.metadata,
@@ -79,7 +89,10 @@ class ShareCoordinatorNode(CoordinatorNode[ShardLife]):
 
     def duties(self) -> Sequence[tuple[str, Coroutine[Any, Any, None]]]:
         """See CoordinatorNode."""
-        return (("broker-calls", self.calls.run()),)
+        calls = ("broker-calls", self.calls.run())
+        if self.settings.assignor_name != BY_LOAD:
+            return (calls,)
+        return calls, ("lags", self._lags.run())
 
     def _make_shard(self) -> ShareShard:
         return ShareShard(self.settings, lambda: self._topics, self._configs_of)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 from tidemark.codec.share_records import ShareRecord, decode, encode
@@ -24,6 +25,7 @@ from share_coordinator.core.effects import (
 )
 from share_coordinator.core.requests import GroupIdReserved, Request
 from share_coordinator.core.shard import MakeShard, ShareShard
+from share_coordinator.core.share_states import Part
 from share_coordinator.core.statistics import ShareStatistics
 from share_coordinator.shell.broker_calls import BrokerCalls
 
@@ -54,6 +56,11 @@ class ShardLife(shard_life.ShardLife[Request, ShareRecord, Effect]):
         """Return counts of the state; None while it is not served."""
         state = self._runtime.shard
         return state.statistics() if isinstance(state, ShareShard) else None
+
+    def delivered(self) -> Mapping[str, Mapping[Part, int]]:
+        """Return the log ends at which lags would be 0; nothing while the state is not served."""
+        state = self._runtime.shard
+        return state.delivered() if isinstance(state, ShareShard) else {}
 
     def close(self) -> None:
         """See ShardLife."""
