@@ -340,7 +340,8 @@ def test_without_await_and_by_type(cluster: Cluster, topic_name: Name) -> None:
 
 def test_the_example_of_the_documents_runs(cluster: Cluster) -> None:
     document = Path(__file__).parents[2] / "docs/share-groups.md"
-    (example,) = re.findall(r"```python\n(.*?)```", document.read_text("utf-8"), re.DOTALL)
+    examples = re.findall(r"```python\n(.*?)```", document.read_text("utf-8"), re.DOTALL)
+    example = next(one for one in examples if "asyncio.run" in one)
     code = example.replace("127.0.0.1:9092", cluster.kafka())
     command = [sys.executable, "-W", "error", "-c", code]
     run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)

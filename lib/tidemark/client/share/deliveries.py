@@ -110,6 +110,19 @@ class PartitionDeliveries:
         self._sent.update(taken)
         return taken
 
+    def take_out(self, offset: int, kind: AcknowledgeType) -> None:
+        """Note that one record is acknowledged elsewhere, within a transaction; ``settle`` or
+        ``give_back`` follows. Raises NotHeldError.
+        """
+        if offset not in self.held or offset in self._decided or not self._is_open(offset):
+            raise NotHeldError
+        self._sent[offset] = kind
+
+    def give_back(self, offsets: Iterable[int]) -> None:
+        """Hold records again whose acknowledgement elsewhere has failed."""
+        for offset in offsets:
+            self._sent.pop(offset, None)
+
     def drop_renewals(self) -> None:
         """Send no renewals: the session ends, and with it every lock."""
         renewal = AcknowledgeType.RENEW

@@ -12,7 +12,7 @@ from tidemark.client.errors import (
     InvalidRecordStateError,
 )
 from tidemark.client.share.ack_batches import AcknowledgeType
-from tidemark.client.share.deliveries import NotHeldError, ShareRecord
+from tidemark.client.share.deliveries import NotHeldError, PartitionDeliveries, ShareRecord
 from tidemark.client.share.share_fetcher import (
     AcknowledgeCallback,
     AcknowledgeResults,
@@ -184,13 +184,30 @@ class ShareConsumer:
                 hint="set share_acknowledgement_mode='explicit'",
             )
         try:
-            self._fetcher.deliveries.acknowledge(record, _type_of(outcome))
+            self._fetcher.deliveries.acknowledge(record, type_of(outcome))
         except NotHeldError:
+            raise _not_held(record) from None
+
+    def take_out(
+        self, records: Iterable[ShareRecord], outcome: AcknowledgeType
+    ) -> dict[TopicPartition, tuple[PartitionDeliveries, dict[int, int]]]:
+        """Take records out of this consumer, for a transaction that acknowledges them; used by
+        ``TransactionalProducer.acknowledge``. Raises InvalidRecordStateError.
+        """
+        taken: dict[TopicPartition, tuple[PartitionDeliveries, dict[int, int]]] = {}
+        for record in records:
             at = TopicPartition(record.topic, record.partition)
-            raise InvalidRecordStateError(
-                ErrorCode.INVALID_RECORD_STATE,
-                f"offset {record.offset} of {at} is not held by this consumer",
-            ) from None
+            known = self._fetcher.deliveries.partitions.get(at)
+            try:
+                if known is None:
+                    raise NotHeldError
+                known.take_out(record.offset, outcome)
+            except NotHeldError:
+                for deliveries, types in taken.values():
+                    deliveries.give_back(types)
+                raise _not_held(record) from None
+            taken.setdefault(at, (known, {}))[1][record.offset] = outcome
+        return taken
 
     async def commit_sync(self, timeout_ms: int | None = None) -> AcknowledgeResults:
         """Send acknowledgements and wait until they are stored, for at most ``timeout_ms``
@@ -281,7 +298,16 @@ class ShareConsumer:
         return Deadline.after(allowed_ms, self._clock.now_ms())
 
 
-def _type_of(outcome: AcknowledgeType | str) -> AcknowledgeType:
+def _not_held(record: ShareRecord) -> InvalidRecordStateError:
+    at = TopicPartition(record.topic, record.partition)
+    return InvalidRecordStateError(
+        ErrorCode.INVALID_RECORD_STATE,
+        f"offset {record.offset} of {at} is not held by this consumer",
+    )
+
+
+def type_of(outcome: AcknowledgeType | str) -> AcknowledgeType:
+    """Return the type of an outcome by its name. Raises ValueError."""
     if isinstance(outcome, AcknowledgeType):
         return outcome
     known = _NAMES.get(outcome.lower())

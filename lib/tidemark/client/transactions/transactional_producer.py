@@ -7,7 +7,7 @@ where bootstrap servers are gRPC addresses.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -18,11 +18,15 @@ from tidemark.client.consumer.group_types import GroupMetadata, Offsets, Offsets
 from tidemark.client.deadline import Deadline
 from tidemark.client.errors import (
     ClientClosedError,
+    ClientConfigError,
     ClientError,
 )
 from tidemark.client.producer.batches import Delivery, Header, RecordMetadata
 from tidemark.client.producer.partitioner import Partitioner
 from tidemark.client.producer.producer import Producer
+from tidemark.client.share.ack_batches import AcknowledgeType
+from tidemark.client.share.deliveries import ShareRecord
+from tidemark.client.share.share_consumer import ShareConsumer, type_of
 from tidemark.client.transactions.offsets import commit_offsets
 from tidemark.client.transactions.state import Act, Phase, TransactionState
 from tidemark.client.wire.coordinator import Coordinator
@@ -33,6 +37,7 @@ from tidemark.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from tidemark.client.transactions.control import TransactionControl
+    from tidemark.client.transactions.share_acknowledgements import ShareAcknowledgements
 
 _ABORTABLE: Final = (Phase.OPEN, Phase.FAILED, Phase.ABORTING)
 _NO_HEADERS: tuple[Header, ...] = ()
@@ -68,20 +73,24 @@ class TransactionalProducer(Producer):
         self._identity = ProducerIdentity(-1, -1)
         self._control_session: Session | None = None
         self._control: TransactionControl | None = None
+        self._shares: ShareAcknowledgements | None = None
         self._groups: dict[str, Coordinator] = {}
         self._acknowledged_before = self._requests_before = 0
-        self._offsets_sent = False
+        self._enlisted = False
 
     async def start(self) -> Self:
         """Start the producer; ``async with`` does this. It connects at ``init``."""
         # Imported here: programs without transactions do not load gRPC.
-        from tidemark.client.transactions import control
+        from tidemark.client.transactions import control, share_acknowledgements
 
         if self.config.transport == "grpc":
             self._control_session = self._session
             await self._control_session.start()
             calls = control.CoordinatorCalls(self._session, self.config, self._clock)
             self._control = control.GrpcControl(calls, self.transactional_id)
+            self._shares = share_acknowledgements.ShareAcknowledgements(
+                self._session, self.config, self._clock, self.transactional_id
+            )
             try:
                 addresses = await grpc_kafka_addresses(self._session)
             except BaseException:
@@ -142,7 +151,7 @@ class TransactionalProducer(Producer):
         assert self._sender is not None, "started"
         self._acknowledged_before = self.statistics().records_acknowledged
         self._requests_before = self._sender.requests_sent
-        self._offsets_sent = False
+        self._enlisted = False
 
     async def commit(self) -> None:
         """Send all buffered records and commit; returns once the commit is certain.
@@ -211,12 +220,59 @@ class TransactionalProducer(Producer):
         wanted = as_offsets(offsets)
         self._state.check_sendable()
         if wanted:
-            self._offsets_sent = True
+            self._enlisted = True
             try:
                 await self._commit_offsets(wanted, group)
             except ClientError as problem:
                 self._state.on_failure(problem)
                 raise
+
+    async def acknowledge(
+        self,
+        consumer: ShareConsumer,
+        records: Iterable[ShareRecord],
+        outcome: AcknowledgeType | str = AcknowledgeType.ACCEPT,
+    ) -> None:
+        """Accept or reject records of a share consumer as part of the transaction.
+
+        They stay locked until the transaction ends: with its commit the outcome holds, and an abort
+        makes them available again. Needs transport="grpc", and a consumer with explicit
+        acknowledgement in the same event loop. After an error the transaction can only be aborted;
+        records that the consumer still holds may be acknowledged otherwise.
+
+        Raises InvalidRecordStateError for a record that the consumer does not hold, and
+        ClientConfigError.
+        """
+        self._session.check_running()
+        kind = type_of(outcome)
+        if kind not in (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT):
+            raise ValueError(f"outcome is {kind.name.lower()}; it must be accept or reject")
+        if self._shares is None:
+            raise ClientConfigError(
+                ErrorCode.INVALID_CONFIG,
+                "acknowledge() needs transport='grpc', with the brokers' gRPC addresses",
+            )
+        self._state.check_sendable()
+        taken = consumer.take_out(records, kind)
+        if not taken:
+            return
+        self._enlisted = True
+        group_id, member_id = consumer.config.group_id, consumer.member_id
+        try:
+            await self._shares.send(
+                self._shares.holder(group_id, member_id, self._identity),
+                {at: deliveries.topic_id for at, (deliveries, _) in taken.items()},
+                {at: types for at, (_, types) in taken.items()},
+                self._block_deadline(),
+            )
+        except BaseException as problem:
+            for deliveries, types in taken.values():
+                deliveries.give_back(types)
+            if isinstance(problem, ClientError):
+                self._state.on_failure(problem)
+            raise
+        for deliveries, types in taken.values():
+            deliveries.settle(types, ErrorCode.NONE)
 
     # -- records
 
@@ -308,13 +364,13 @@ class TransactionalProducer(Producer):
     def _has_written(self) -> bool:
         """True if there is something to commit; otherwise the coordinator has no transaction."""
         acknowledged = self.statistics().records_acknowledged
-        return self._offsets_sent or acknowledged > self._acknowledged_before
+        return self._enlisted or acknowledged > self._acknowledged_before
 
     @property
     def _may_have_written(self) -> bool:
         """True if the coordinator may have an open transaction."""
         assert self._sender is not None, "started"
-        return self._offsets_sent or self._sender.requests_sent > self._requests_before
+        return self._enlisted or self._sender.requests_sent > self._requests_before
 
     async def _abort_at_close(self, timeout_ms: int | None) -> None:
         allowed_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms

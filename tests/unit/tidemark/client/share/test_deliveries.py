@@ -119,6 +119,26 @@ def test_a_renewal_that_is_refused_ends_the_delivery() -> None:
     assert one.is_idle
 
 
+def test_a_record_may_be_acknowledged_elsewhere() -> None:
+    one = handed_out(1, 2)
+    one.take_out(1, ACCEPT)
+    assert (undecided(one), one.take()) == ([2], {})
+    with pytest.raises(NotHeldError):
+        one.acknowledge(1, RELEASE)
+    one.settle({1: ACCEPT}, ErrorCode.NONE)
+    assert list(one.held) == [2]
+
+
+def test_a_record_whose_acknowledgement_elsewhere_failed_is_held_again() -> None:
+    one = handed_out(1)
+    one.take_out(1, ACCEPT)
+    one.give_back([1])
+    assert undecided(one) == [1]
+    one.acknowledge(1, RELEASE)
+    with pytest.raises(NotHeldError):
+        one.take_out(1, ACCEPT)
+
+
 def test_no_renewal_is_sent_at_the_end() -> None:
     one = handed_out(1, 2)
     one.acknowledge(1, RENEW)

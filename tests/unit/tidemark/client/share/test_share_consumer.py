@@ -12,6 +12,7 @@ from tidemark.client.errors import (
     InvalidRecordStateError,
     ShareSessionLostError,
 )
+from tidemark.client.share.ack_batches import AcknowledgeType
 from tidemark.client.share.deliveries import ShareRecord
 from tidemark.client.share.factory import make_consumer
 from tidemark.client.share.share_consumer import ShareConsumer
@@ -230,6 +231,20 @@ def test_a_record_that_is_not_held_cannot_be_acknowledged() -> None:
             consumer.acknowledge(record, "drop")
 
     with_member(explicit(shared(count=1)), work)
+
+
+def test_records_are_taken_out_together_or_not_at_all() -> None:
+    async def work(consumer: ShareConsumer) -> None:
+        first, second = await read(consumer, 2)
+        accept = AcknowledgeType.ACCEPT
+        with pytest.raises(InvalidRecordStateError, match="offset 7"):
+            consumer.take_out([first, second._replace(offset=7)], accept)
+        (taken,) = consumer.take_out([first], accept).values()
+        assert taken[1] == {0: ACCEPT}
+        consumer.acknowledge(second)
+        assert await consumer.poll(timeout_ms=20) == []
+
+    with_member(explicit(shared(count=2)), work)
 
 
 # -- outcomes

@@ -22,6 +22,8 @@ SESSION = {"deadline", "kafka_addresses"}
 """For the other classes of the async client."""
 NOWAIT = {"send_nowait"}
 """For callers on the event loop."""
+SHARED = {"acknowledge"}
+"""For a share consumer on the same event loop."""
 MANY = {"send_many", "send_encoded_many"}
 """Instead of many hops to the loop."""
 
@@ -31,10 +33,10 @@ CLASSES: list[tuple[type, type, set[str], set[str]]] = [
     (sync.Consumer, Consumer, LIFE, {"close"}),
     (sync.Producer, Producer, LIFE | NOWAIT, {"close"} | MANY),
     (sync.RangeReader, RangeReader, LIFE | {"open"}, {"close"}),
-    (sync.ShareConsumer, ShareConsumer, LIFE, {"close"}),
+    (sync.ShareConsumer, ShareConsumer, LIFE | {"take_out"}, {"close"}),
     (sync.SinkBatches, SinkBatches, LIFE | SESSION, {"close"}),
     (sync.Transactions, Transactions, LIFE | SESSION, {"close"}),
-    (sync.TransactionalProducer, TransactionalProducer, LIFE | NOWAIT, {"close"} | MANY),
+    (sync.TransactionalProducer, TransactionalProducer, LIFE | NOWAIT | SHARED, {"close"} | MANY),
     (sync.TransactionHandle, TransactionHandle, set(), set()),
     (sync.Writer, Writer, {"start"} | NOWAIT, MANY),
     (sync.BatchWriter, BatchWriter, {"start"} | NOWAIT, MANY),
