@@ -8,7 +8,6 @@ records.
 import asyncio
 import base64
 import logging
-import random
 import uuid
 from collections.abc import Awaitable, Iterable
 from typing import Final
@@ -23,7 +22,6 @@ from tidemark.client.consumer.group_types import (
     RebalanceListener,
 )
 from tidemark.client.consumer.membership import (
-    Fields,
     HeartbeatAnswer,
     MemberSettings,
     Membership,
@@ -35,10 +33,12 @@ from tidemark.client.consumer.membership import (
 from tidemark.client.consumer.offset_storage import OffsetStorage, storage_for
 from tidemark.client.consumer.positions import PartitionState
 from tidemark.client.deadline import Deadline
-from tidemark.client.errors import ClientError, CommitFailedError, error_for
+from tidemark.client.errors import ClientError, CommitFailedError
 from tidemark.client.wire.coordinator import Coordinator
+from tidemark.client.wire.heartbeats import Heartbeats
 from tidemark.client.wire.session import Session
 from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.long_tail import Struct
 from tidemark.model.backoff import Backoff
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
@@ -61,7 +61,6 @@ class ConsumerGroup:
         self._fetcher = fetcher
         self._config = config
         self._clock = clock
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._membership = Membership(
             MemberSettings(
                 config.group_id,
@@ -72,14 +71,22 @@ class ConsumerGroup:
                 config.group_remote_assignor,
             )
         )
+        self._heartbeats = Heartbeats(
+            session,
+            self.coordinator,
+            clock,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            member=self._membership,
+            on_answer=self._on_heartbeat,
+            changed=fetcher.changed,
+            backoff=Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
+            max_poll_interval_ms=config.max_poll_interval_ms,
+        )
         self._listener: RebalanceListener = NoListener()
         self._storage: OffsetStorage = storage_for(config, self.coordinator, self, clock)
         self._committing = asyncio.Lock()
-        self._woken = asyncio.Event()
         self._names: dict[bytes, str] = {}
         self._learning_names = False
-        self._beating = False
-        self._polled_at = 0
         self._commit_at = 0.0
         self._auto_committing = False
         self._committed: dict[TopicPartition, int] = {}
@@ -117,18 +124,17 @@ class ConsumerGroup:
         """Join the group, or change the subscription."""
         self._listener = listener or NoListener()
         now = self._clock.now_ms()
-        self._polled_at = now
+        self._heartbeats.polled_at = now
         self._commit_at = now + self._config.auto_commit_interval_ms
         self._membership.subscribe(subscription, now)
         self.start()
 
     def start(self) -> None:
         """Send heartbeats; requires a running session."""
-        if self._session.is_running and self.is_subscribed and not self._beating:
-            self._beating = True
+        if self._session.is_running and self.is_subscribed and not self._heartbeats.is_started:
             self._want(self._membership.subscription.topics)
-            self._session.spawn(self._beat(), name="consumer-group")
-        self._woken.set()
+            self._heartbeats.start("consumer-group")
+        self._heartbeats.wake()
 
     async def unsubscribe(self) -> None:
         """Commit, give back all partitions and leave the group."""
@@ -162,7 +168,7 @@ class ConsumerGroup:
         Raises the error that prevents membership.
         """
         now = self._clock.now_ms()
-        self._polled_at = now
+        self._heartbeats.polled_at = now
         stirs = self._membership.wants_user
         await self._report_loss()
         if self._membership.failure is not None:
@@ -173,7 +179,7 @@ class ConsumerGroup:
         if not self._membership.to_revoke:
             await self._assign()
         if stirs:
-            self._woken.set()
+            self._heartbeats.wake()
 
     # -- offsets
 
@@ -213,43 +219,9 @@ class ConsumerGroup:
             generations = [(state, state.generation) for state in wanted]
             self._session.spawn(self._begin(generations), name="consumer-committed")
 
-    # -- heartbeats
-
-    async def _beat(self) -> None:
-        failures = 0
-        while True:
-            self._woken.clear()
-            now = self._clock.now_ms()
-            member = self._membership
-            idle_until = self._polled_at + self._config.max_poll_interval_ms
-            if member.is_joined and now >= idle_until:
-                await self._leave(member.go_away())
-                self._fetcher.changed.set()
-                continue
-            due = member.due_at()
-            if due is not None and due <= now:
-                failures = await self._beat_once(failures)
-                continue
-            until = idle_until if due is None else min(due, idle_until)
-            await self._sleep(until - now if member.is_joined else None)
-
-    async def _beat_once(self, failures: int) -> int:
-        """Send one heartbeat and return the number of failures in a row."""
-        member = self._membership
-        fields = member.heartbeat()
-        try:
-            answer = await self.coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, fields)
-        except ClientError as problem:
-            return self._on_no_answer(problem, failures)
-        finally:
-            self._fetcher.changed.set()
-        if member.passes(answer.error_code):
-            what = f"a heartbeat to group {self.coordinator.key!r} failed"
-            refusal = error_for(answer.error_code, what, detail=answer.error_message)
-            self.coordinator.note(refusal)
-            return self._on_no_answer(refusal, failures)
+    def _on_heartbeat(self, answer: Struct) -> None:
         assigned = answer.assignment
-        member.on_answer(
+        self._membership.on_answer(
             HeartbeatAnswer(
                 answer.error_code,
                 answer.member_epoch,
@@ -259,31 +231,6 @@ class ConsumerGroup:
             ),
             self._clock.now_ms(),
         )
-        return 0
-
-    def _on_no_answer(self, problem: ClientError, failures: int) -> int:
-        if not problem.retriable:
-            self._membership.fail(problem)
-            return 0
-        delay_ms = self._backoff.delay_ms(failures + 1, random.random())
-        self._membership.on_unanswered(self._clock.now_ms() + delay_ms)
-        return failures + 1
-
-    async def _sleep(self, allowed_ms: float | None) -> None:
-        try:
-            async with asyncio.timeout(None if allowed_ms is None else allowed_ms / 1_000):
-                await self._woken.wait()
-        except TimeoutError:
-            return
-
-    async def _leave(self, fields: Fields | None) -> None:
-        """Try once to leave; otherwise the coordinator notices at the session's end."""
-        if fields is None:
-            return
-        try:
-            await self.coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, fields)
-        except ClientError as problem:
-            log.info("leaving group %s not acknowledged: %s", self.coordinator.key, problem)
 
     # -- assigned and revoked partitions
 
@@ -341,7 +288,7 @@ class ConsumerGroup:
         if owned:
             await _await_listener(self._listener.on_revoked(self._named(owned)))
         self._drop(owned)
-        await self._leave(self._membership.leaving())
+        await self._heartbeats.leave(self._membership.leaving())
 
     def _name(self, topic_id: bytes) -> str | None:
         known = self._names.get(topic_id)
