@@ -27,6 +27,7 @@ from e2e.share_wire import ACCEPT, RELEASE
 BATCH_BYTES: Final = 1_000_000
 RATIO_MAX: Final = 1.6
 MEMBERS: Final = 32
+"""Of one group, each with a partition of its own."""
 RANGE: Final = 100
 LATENCIES: Final = 500
 SHARE_PARTITIONS: Final = 1_000
@@ -38,11 +39,11 @@ def bench_share(directory: Path, *, total: int, runs: int, where: str) -> list[R
     """All figures, on a cluster of their own."""
     group = f"share groups, {where}"
     with share_cluster(directory) as under_test:
+        grown = memory(under_test, group)  # first, while no memory is free
         rows = whole_batches(under_test, total=total, runs=runs, group=group)
         rows += acknowledgements(under_test, group)
         rows.append(latency(under_test, group))
-        rows += memory(under_test, group)
-    return rows
+    return rows + grown
 
 
 # -- whole batches
@@ -101,7 +102,7 @@ def share_fetches(
     under_test: ShareUnderTest, topic: str, *, count: int, records: int, order: dict[str, str]
 ) -> dict[str, float]:
     """Of one member: each request accepts the batch before, and acquires one."""
-    member = under_test.reader(under_test.group(**order), topic)
+    member = under_test.reader(under_test.group(topic, **order), topic)
     member.fetch_bytes(0, records=records)
     broker_cpu, coordinator_cpu = under_test.cpu()
     began, size = time.perf_counter(), 0
@@ -128,7 +129,10 @@ def acknowledgements(under_test: ShareUnderTest, group: str) -> list[Row]:
     under_test.create_topic(topic, partitions=MEMBERS)
     rows = []
     for width in (1, RANGE):
-        members = [loaded_member(under_test, topic, number) for number in range(MEMBERS)]
+        share_group = under_test.group(topic)
+        members = [
+            loaded_member(under_test, share_group, topic, number) for number in range(MEMBERS)
+        ]
         requests = min(200, WINDOW_RECORDS // width)
         broker_cpu, coordinator_cpu = under_test.cpu()
         began = time.perf_counter()
@@ -151,9 +155,11 @@ def acknowledgements(under_test: ShareUnderTest, group: str) -> list[Row]:
     return rows
 
 
-def loaded_member(under_test: ShareUnderTest, topic: str, partition: int) -> FastMember:
-    """A member of a group of its own that holds a whole window."""
-    member = under_test.reader(under_test.group(), topic)
+def loaded_member(
+    under_test: ShareUnderTest, share_group: str, topic: str, partition: int
+) -> FastMember:
+    """A member that holds the whole window of a partition."""
+    member = under_test.reader(share_group, topic)
     values = [b"v"] * 1_000
     if not member.wire.offset(topic, partition, -1).offset:
         for _ in range(WINDOW_RECORDS // len(values)):
@@ -203,9 +209,9 @@ def latency(under_test: ShareUnderTest, group: str) -> Row:
     """From a produce request to the answer of the fetch that waited for it."""
     topic = "latency"
     under_test.create_topic(topic)
-    member = under_test.reader(under_test.group(), topic)
+    member = under_test.reader(under_test.group(topic), topic)
     member.settle()
-    writer = under_test.reader(under_test.group(), topic)
+    writer = under_test.reader(under_test.group(topic), topic)
     latencies = []
     for number in range(LATENCIES):
         began = time.perf_counter()
@@ -225,7 +231,7 @@ def memory(under_test: ShareUnderTest, group: str) -> list[Row]:
     """Of share-partitions with an empty window, and of records acknowledged at random."""
     topic = "many"
     under_test.create_topic(topic, partitions=SHARE_PARTITIONS)
-    member = under_test.reader(under_test.group(), topic)
+    member = under_test.reader(under_test.group(topic), topic)
     before = rss_bytes(under_test.pid)
     member.fetch_answer(*range(SHARE_PARTITIONS), wait_ms=0)
     time.sleep(5)  # all are loaded by then
@@ -241,7 +247,10 @@ def in_flight_memory(under_test: ShareUnderTest, group: str) -> Row:
     """Every record of full windows has a state unlike its neighbours'."""
     topic, partitions = "random", IN_FLIGHT // WINDOW_RECORDS
     under_test.create_topic(topic, partitions=partitions)
-    members = [loaded_member(under_test, topic, number) for number in range(partitions)]
+    share_group = under_test.group(topic)
+    members = [
+        loaded_member(under_test, share_group, topic, number) for number in range(partitions)
+    ]
     before = rss_bytes(under_test.pid)
     dice = random.Random(7)
     began = time.perf_counter()

@@ -44,19 +44,20 @@ class ShareUnderTest(BrokerUnderTest):
         """CPU seconds so far of broker and coordinator."""
         return cpu_seconds(self.pid), cpu_seconds(self.cluster.pid(COORDINATOR))
 
-    def group(self, **configs: str) -> str:
-        """A new group that reads from the beginning."""
+    def group(self, topic: str, **configs: str) -> str:
+        """A new group that reads a topic from the beginning."""
         name = uuid.uuid4().hex
         with Wire(self.port) as wire:
             find_coordinator(wire, name)
             configure_group(wire, name, share_auto_offset_reset="earliest", **configs)
+        member = FastMember(self.port, name, topic)
+        member.join()
+        member.wire.socket.close()
         return name
 
     def reader(self, group: str, topic: str) -> "FastMember":
-        """One that has joined."""
-        member = FastMember(self.port, group, topic)
-        member.join()
-        return member
+        """One that reads; only the group's first member had to join, so that the topic is known."""
+        return FastMember(self.port, group, topic)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 from e2e.clusters import Cluster, started_cluster
 from e2e.kafka_wire import Wire, batch
 from e2e.share_wire import (
@@ -21,6 +22,7 @@ from e2e.share_wire import (
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import share_pb2, share_pb2_grpc
+from waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -333,3 +335,27 @@ def test_a_window_is_browsed_and_lag_is_counted(scene: Scene, cluster: Cluster) 
     assert states == [(4, 5, 0), (6, 9, 1)]
     assert (lag.start_offset, lag.available, lag.acquired, lag.behind) == (4, 2, 4, 10)
     assert member.fetch()[0].acquired == [(4, 5, 2)], "nothing was locked by the look"
+
+
+@pytest.mark.feature("S24")
+def test_partitions_that_are_added_are_read_from_their_beginning(
+    scene: Scene, cluster: Cluster
+) -> None:
+    scene.put(*TEN)
+    scene.group = f"{scene.group}-latest"
+    member = scene.member()
+    member.fetch_until(0, holds=lambda _: begun(scene))
+    admin = AdminClient({"bootstrap.servers": cluster.kafka(1)})
+    admin.create_partitions([NewPartitions(scene.topic, 2)])[scene.topic].result(PATIENCE_S)
+    added = wait_for(lambda: scene.wire.metadata(scene.topic).topics[0].partitions[1:])
+    assert [one.partition for one in added] == [1]
+    assert scene.wire.produce(scene.topic, batch(b"first"), partition=1).error_code == 0
+    wait_for(lambda: assigned(member) == [0, 1])
+    assert member.take(1) == [(0, 0, 1)]
+
+
+def assigned(member: ShareMember) -> list[int]:
+    """Partitions of a heartbeat's answer; nothing if they are as before."""
+    found = member.heartbeat().assignment
+    topics = [] if found is None else found.topic_partitions
+    return sorted(number for one in topics for number in one.partitions)

@@ -32,6 +32,7 @@ _REQUEST_ID_METADATA: Final = "x-request-id"
 _BACKOFF: Final = Backoff(20, 500)
 _LEFT_S_MIN: Final = 0.001
 """No retry with less time left than this: it may be below the resolution of the clock."""
+_STUBS_MAX: Final = 64
 _OWNER_PATIENCE_S: Final = 0.5
 """Interval at which a call without a response checks whether its shard has moved."""
 _CODES: Final[Mapping[grpc.StatusCode, ErrorCode]] = {
@@ -123,6 +124,7 @@ class CoordinatorClient:
         self._channels = channels
         self._make_stub = make_stub
         self._dice = dice
+        self._stubs: dict[str, tuple[grpc.aio.Channel, Any]] = {}
 
     async def call(
         self,
@@ -255,13 +257,23 @@ class CoordinatorClient:
         work = self._call(endpoint, method, request, timeout_s, error_of)
         return await self._while_owned(shard, endpoint, work)
 
+    async def _stub(self, endpoint: str) -> Any:
+        """Return the stub of a channel; to make one costs a tenth of a call."""
+        channel = await self._channels.channel(endpoint)
+        known = self._stubs.get(endpoint)
+        if known is None or known[0] is not channel:
+            if len(self._stubs) >= _STUBS_MAX:
+                self._stubs.clear()
+            known = self._stubs[endpoint] = (channel, self._make_stub(channel))
+        return known[1]
+
     async def _call(
         self, endpoint: str, method: str, request: Any, timeout_s: float, error_of: ErrorOf
     ) -> Any:
         """Call once. Raises TidemarkError, also for a response with a code of RETRIED."""
         if not endpoint:
             raise _no_owner()
-        rpc = getattr(self._make_stub(await self._channels.channel(endpoint)), method)
+        rpc = getattr(await self._stub(endpoint), method)
         request_id = REQUEST_ID.get()
         metadata = ((_REQUEST_ID_METADATA, request_id),) if request_id else None
         try:
