@@ -199,8 +199,12 @@ class ShareGroup:
     def measured(
         self, lags: Mapping[tuple[TopicId, int], int], around: Around
     ) -> list[ShareRecord]:
-        """Take over measured lags; a new epoch where members should move to where the lag is."""
-        self._lags = lags
+        """Take over measured lags; a new epoch where members should move to where the lag is. A
+        share-partition that was not measured, as its leader did not answer, keeps its lag.
+        """
+        states = around.states.of_group(self.group_id)
+        merged = {**self._lags, **lags}
+        self._lags = {part: lag for part, lag in merged.items() if part in states}
         state = self._state
         if self.is_empty or state.assignment_epoch < state.group_epoch:
             return []  # the next target sees them

@@ -191,6 +191,19 @@ def test_members_follow_the_lag() -> None:
     assert set.union(*found.values()) == world.topics.all("t")
 
 
+def test_a_lag_that_is_not_measured_again_stays_as_it_was() -> None:
+    world = World(ShareSettings(group_share_assignors=("load",)), t=4)
+    for member in "abcd":
+        world.join(member, "t")
+    busy = world.key("t", 3)
+    world.tell(LagsMeasured(G, {(busy.topic_id, 3): 5_000}))
+    world.settle(*"abcd")
+    world.tell(LagsMeasured(G, {(busy.topic_id, 0): 0}))
+    world.join("e", "t")
+    found = world.settle(*"abcde")
+    assert all((busy.topic_id, 3) in partitions for partitions in found.values())
+
+
 @pytest.mark.parametrize("news", ["lag", "leaver"])
 def test_a_target_is_computed_without_a_heartbeat(news: str) -> None:
     world = World(ShareSettings(group_share_assignors=("load",)), t=4)
