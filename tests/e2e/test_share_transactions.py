@@ -224,6 +224,28 @@ def test_pending_acknowledgements_survive_the_leader_and_the_owner_of_their_stat
     assert states <= {DeliveryState.ACKNOWLEDGED}
 
 
+def test_without_share_coordinators_other_transactions_end_and_this_one_waits(
+    story: Story,
+) -> None:
+    story.hold((0, 9, ACCEPT))
+    coordinators = Coordinators(story.cluster)
+    victims = coordinators.names()
+    for name in victims:
+        story.cluster.kill(name)
+    story.end(commit=True)
+    other = confluent_kafka.Producer(
+        {"bootstrap.servers": story.cluster.bootstrap, "transactional.id": story.group}
+    )
+    other.init_transactions(PATIENCE_S)
+    for _ in range(2):  # the second one begins once the markers of the first are written
+        other.begin_transaction()
+        other.produce("a", story.group)
+        other.commit_transaction(PATIENCE_S)
+    for name in victims:
+        story.cluster.restart(name)
+    wait_for(lambda: not coordinators.read(story.key, 1_000).pending, "the end of the transaction")
+
+
 def test_the_same_delivery_is_not_acknowledged_twice(story: Story) -> None:
     story.hold((0, 5, ACCEPT))
     found = story.acknowledge((4, 9, ACCEPT))

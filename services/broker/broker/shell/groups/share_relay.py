@@ -40,8 +40,10 @@ RELAY_TIMEOUT_S: Final = 10.0
 """Shorter than any client's request timeout: after it a client repeats the request."""
 LOOK_UP_TIMEOUT_S: Final = 5.0
 """Time for a look-up of a group's existence, on which requests of other groups wait."""
-END_TIMEOUT_S: Final = 10.0
-"""Time for the end of a transaction; its coordinator repeats the marker."""
+END_TIMEOUT_S: Final = 1.0
+"""Time for the end of a transaction, on which answers about other partitions wait. Its coordinator
+repeats the marker.
+"""
 _DONE: Final = Outcome(ErrorCode.NONE)
 
 

@@ -46,6 +46,7 @@ class TransactionMarkers(txn_pb2_grpc.TransactionMarkersServicer):
         written = [
             [self._write(marker, target) for target in marker.targets] for marker in request.markers
         ]
+        await self._markers.relay(one for of_marker in written for one in of_marker)
         return txn_pb2.WriteMarkersResponse(
             markers=[
                 txn_pb2.WriteMarkersResponse.Marker(

@@ -4,7 +4,8 @@ Coordinators send markers over gRPC, administrators over Kafka's protocol. A mar
 share groups goes on to the share-coordinator that owns the shard: only the owner appends there.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -34,13 +35,29 @@ class Ending(NamedTuple):
     """True if its epoch is above that of the transaction's records (transactions v2)."""
 
 
+class Relay:
+    """A marker on its way to the share-coordinator that owns a shard."""
+
+    __slots__ = ("_call", "_outcome")
+
+    def __init__(self, call: Callable[[], Awaitable[tuple[ErrorCode, str]]]) -> None:
+        self._call = call
+        self._outcome: tuple[ErrorCode, str] | None = None
+
+    async def outcome(self) -> tuple[ErrorCode, str]:
+        """Return the outcome, after the call if it was not made yet."""
+        if self._outcome is None:
+            self._outcome = await self._call()
+        return self._outcome
+
+
 class Written(NamedTuple):
-    """Result of one target so far; ``commit`` has to be waited for, or ``relay`` to be called."""
+    """Result of one target so far; ``commit`` or ``relay`` has to be waited for."""
 
     error_code: ErrorCode
     message: str
     commit: CommitWait[HostedPartition] | None = None
-    relay: Callable[[], Awaitable[tuple[ErrorCode, str]]] | None = None
+    relay: Relay | None = None
 
 
 class ReplaysMarkers(Protocol):
@@ -88,7 +105,9 @@ class MarkerWriter:
         """Append one marker, if it is not there already."""
         number = hosted.topic_partition.partition
         if hosted.topic_partition.topic == SHARE_GROUP_STATE:
-            return Written(ErrorCode.NONE, "", relay=partial(self._end_at_owner, hosted, ending))
+            return Written(
+                ErrorCode.NONE, "", relay=Relay(partial(self._end_at_owner, hosted, ending))
+            )
         is_groups = hosted.topic_partition.topic == CONSUMER_OFFSETS
         if is_groups and not self._groups.is_serving(number):
             return Written(
@@ -127,13 +146,22 @@ class MarkerWriter:
         )
         return code, message or ""
 
+    async def relay(self, written: Iterable[Written]) -> None:
+        """Make all calls to share-coordinators together: one that is slow delays the answers about
+        other partitions only once.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for one in written:
+                if one.relay is not None:
+                    tasks.create_task(one.relay.outcome())
+
     async def settled(self, written: Written) -> tuple[ErrorCode, str]:
         """Return the outcome of one target, once the in-sync replicas have it or the wait has
         ended.
         """
         code, message, commit, relay = written
         if relay is not None:
-            return await relay()
+            return await relay.outcome()
         if commit is not None:
             if not commit.is_lost and not commit.is_committed:
                 await self._parked.wait_committed(commit.hosted, commit.end, wait_ms=COMMIT_WAIT_MS)
