@@ -44,8 +44,14 @@ from broker.core.groups.shard import GroupDecision, GroupShard
 
 CoordinatorDecision = Decision[CoordinatorRecord, GroupEffect]
 
-_CREATES: Final = (JoinGroup, ConsumerGroupHeartbeat, OffsetCommit, TxnOffsetCommit)
-"""Requests that create a group of another type."""
+_OF_CONSUMERS: Final = (
+    JoinGroup,
+    ConsumerGroupHeartbeat,
+    OffsetCommit,
+    TxnOffsetCommit,
+    OffsetFetch,
+)
+"""Requests with which consumers begin to use a group id."""
 
 
 class CoordinatorShard:
@@ -129,7 +135,7 @@ class CoordinatorShard:
         self, request_id: int, request: GroupRequest, now: Moment
     ) -> CoordinatorDecision:
         """Decide a request of another type that names a reserved id."""
-        if not isinstance(request, _CREATES):
+        if not isinstance(request, _OF_CONSUMERS):
             reply = _refusal(request)
             if reply is None:
                 return _of_groups(self.groups.decide(request_id, request, now))
@@ -167,7 +173,7 @@ def _of_groups(decision: GroupDecision) -> CoordinatorDecision:
 
 
 def _refused(parked: list[Parked], code: ErrorCode | None = None) -> CoordinatorDecision:
-    """Refuse requests that would create a group, with ``code`` or for the type of the id."""
+    """Refuse requests of consumers, with ``code`` or for the type of the id."""
     replies = [(one.request_id, _refusal(one.request, code)) for one in parked]
     return Decision((), [Answer(to, reply) for to, reply in replies if reply is not None])
 

@@ -49,11 +49,12 @@ def consumer(epoch: int = 0) -> ConsumerGroupHeartbeat:
     )
 
 
-CREATE: dict[str, tuple[GroupRequest, ErrorCode]] = {
+OF_CONSUMERS: dict[str, tuple[GroupRequest, ErrorCode]] = {
     "JoinGroup": (join(), INCONSISTENT),
     "ConsumerGroupHeartbeat": (consumer(), NOT_FOUND),
     "OffsetCommit": (commit(5), NOT_FOUND),
     "TxnOffsetCommit": (txn_commit(5), NOT_FOUND),
+    "OffsetFetch": (fetch(), NOT_FOUND),
 }
 
 
@@ -133,20 +134,20 @@ def test_a_release_of_an_id_that_is_not_reserved_changes_nothing() -> None:
     assert world.log == []
 
 
-# -- requests that create a group of another type
+# -- requests with which consumers begin to use an id
 
 
-@pytest.mark.parametrize("request_name", CREATE)
+@pytest.mark.parametrize("request_name", OF_CONSUMERS)
 def test_the_id_of_a_new_share_group_is_refused_at_once(request_name: str) -> None:
-    request, code = CREATE[request_name]
+    request, code = OF_CONSUMERS[request_name]
     world = reserved(wait_ms=RESERVATION_MIN_MS - 1)
     assert world.error_of(world.send(request)) is code
     assert world.look_ups == []
 
 
-@pytest.mark.parametrize("request_name", CREATE)
+@pytest.mark.parametrize("request_name", OF_CONSUMERS)
 def test_the_id_of_a_share_group_is_refused_once_the_group_is_found(request_name: str) -> None:
-    request, code = CREATE[request_name]
+    request, code = OF_CONSUMERS[request_name]
     world = reserved()
     request_id = world.send(request)
     assert world.error_of(request_id) is None
@@ -154,10 +155,10 @@ def test_the_id_of_a_share_group_is_refused_once_the_group_is_found(request_name
     assert world.error_of(request_id) is code
 
 
-@pytest.mark.parametrize("request_name", CREATE)
+@pytest.mark.parametrize("request_name", OF_CONSUMERS)
 def test_without_a_share_coordinator_clients_are_to_try_again(request_name: str) -> None:
     world = reserved()
-    request_id = world.send(CREATE[request_name][0])
+    request_id = world.send(OF_CONSUMERS[request_name][0])
     look_up(world, exists=None)
     assert world.error_of(request_id) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -170,6 +171,13 @@ def test_an_id_whose_share_group_never_existed_is_taken_back() -> None:
     assert (reply.error_code, reply.member_epoch) == (ErrorCode.NONE, 1)
     world.fail_over()
     assert changed(world, ReserveGroupId("g")) is NOT_FOUND
+
+
+def test_a_consumer_without_a_group_may_read_the_offsets_of_an_id_that_is_taken_back() -> None:
+    world = reserved()
+    request_id = world.send(fetch())
+    look_up(world, exists=False)
+    assert world.error_of(request_id) is ErrorCode.NONE
 
 
 def test_an_id_that_is_reserved_again_during_the_look_up_stays_reserved() -> None:
@@ -213,11 +221,6 @@ def test_parked_requests_are_bounded() -> None:
 
 
 # -- other requests that name a share group
-
-
-def test_offsets_of_a_share_group_are_not_found() -> None:
-    world = reserved()
-    assert world.error_of(world.send(fetch())) is NOT_FOUND
 
 
 def test_a_share_group_is_no_classic_group() -> None:
