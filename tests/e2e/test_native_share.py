@@ -451,3 +451,26 @@ def test_configs_of_a_share_group_are_shown_and_changed(cluster: Cluster, topic_
     assert rows[name][0] == str(LOCK_MS)
     refused = tidemark(cluster, "config", group, "-c", f"{name}=1")
     assert "group.share.min.record.lock.duration.ms" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("describe", "nobody"), "Share group nobody not found"),
+        (("delete", "GROUP", "-t", "nothing"), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("reset", "GROUP", "-t", "nothing", "--to-latest"), "create the topic first"),
+        (("browse", "GROUP", "TOPIC", "7"), "TOPIC-7 does not exist"),
+        (("browse", "GROUP", "TOPIC", "0", "--from", "5", "--to", "2"), "not before it"),
+        (("config", "GROUP", "-c", "share.nothing=1"), "Unknown group config name"),
+    ],
+)
+def test_what_does_not_exist_is_refused_with_what_to_try(
+    cluster: Cluster, topic_name: Name, words: tuple[str, ...], problem: str
+) -> None:
+    names = {"GROUP": topic_name("jobs"), "TOPIC": topic_name("orders")}
+    asyncio.run(make(cluster, names["TOPIC"], records=1, group=names["GROUP"]))
+    consumed(cluster, names["GROUP"], names["TOPIC"], "-n", "1")
+    argv = [names.get(word, word) for word in words]
+    done = tidemark(cluster, *argv, grpc=words[0] == "browse")
+    assert done.returncode != 0
+    assert problem.replace("TOPIC-", f"{names['TOPIC']}-") in done.stderr

@@ -155,7 +155,10 @@ class TransactionalIdNotFoundError(ClientError):
 class CoordinatorNotAvailableError(ClientError):
     """The coordinator is moving, loading or without a leader. Retried until the deadline."""
 
-    hint = "check that the brokers leading __consumer_offsets and __transaction_state are up"
+    hint = (
+        "check that the brokers leading __consumer_offsets and __transaction_state are up, and the"
+        " txn-coordinators and share-coordinators"
+    )
 
 
 class CommitFailedError(ClientError):

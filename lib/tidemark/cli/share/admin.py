@@ -1,7 +1,7 @@
 """Calls of ``tidemark share``."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tidemark.cli.group.admin import configs as group_configs
 from tidemark.cli.group.admin import in_scope, log_bounds, move_row
@@ -14,6 +14,9 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.share_group_configs import SHARE_GROUP_CONFIG_KEYS
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
+
+_VIEW_MS_MAX: Final = 15_000
+"""Time to wait for a leader or a share-coordinator that is not there."""
 
 Row = dict[str, Any]
 
@@ -78,7 +81,7 @@ async def browse(
     """Return the records in flight of one share-partition, and their counts. ``bootstrap``: gRPC
     addresses.
     """
-    async with ShareViews(bootstrap) as views:
+    async with ShareViews(bootstrap, default_api_timeout_ms=_VIEW_MS_MAX) as views:
         window = await views.browse(group_id, at, first_offset=first, last_offset=last)
         lag = await views.lag(group_id, at)
     return {

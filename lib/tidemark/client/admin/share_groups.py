@@ -14,6 +14,7 @@ from tidemark.client.consumer.group_types import by_topic
 from tidemark.client.errors import ClientError
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 
 
@@ -44,7 +45,7 @@ class ShareGroupAdmin(AdminCalls):
         def problem_of(answer: Struct) -> ClientError | None:
             group = answer.groups[0]
             found = answers.problem(group.error_code, doing, group.error_message)
-            return found or _partition_problem(group.topics, doing)
+            return found or _again(_partition_problem(group.topics, doing))
 
         answer = await self._ask_coordinator(
             group_id,
@@ -52,6 +53,7 @@ class ShareGroupAdmin(AdminCalls):
             {"groups": [{"group_id": group_id, "topics": topics}]},
             problem_of,
         )
+        _raise(_partition_problem(answer.groups[0].topics, doing))
         return {
             TopicPartition(topic.topic_name, each.partition_index): ShareGroupOffset(
                 _known(each.start_offset), each.leader_epoch, _known(each.lag)
@@ -127,9 +129,13 @@ class ShareGroupAdmin(AdminCalls):
     ) -> None:
         def problem_of(answer: Struct) -> ClientError | None:
             found = answers.problem(answer.error_code, doing, answer.error_message)
-            return found or problem_of_parts(answer)
+            return found or _again(problem_of_parts(answer))
 
-        await self._ask_coordinator(fields["group_id"], api_key, fields, problem_of)
+        _raise(
+            problem_of_parts(
+                await self._ask_coordinator(fields["group_id"], api_key, fields, problem_of)
+            )
+        )
 
 
 def _described(group: Any) -> ShareGroupDescription:
@@ -175,6 +181,17 @@ def _partition_problem(topics: Iterable[Any], doing: str) -> ClientError | None:
     ]
     problems.sort(key=lambda each: each.retriable)
     return problems[0] if problems else None
+
+
+def _again(problem: ClientError | None) -> ClientError | None:
+    """Return the error of a part, unless it is a topic that does not exist: the answer is final."""
+    missing = problem is not None and problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return None if missing else problem
+
+
+def _raise(problem: ClientError | None) -> None:
+    if problem is not None:
+        raise problem
 
 
 def _known(number: int) -> int | None:

@@ -178,7 +178,7 @@ class ShareViews(SessionClient):
                 problem = error_for(answer.error_code, f"{doing} failed", detail=detail)
             except ClientError as failed:
                 problem = failed
-            if not problem.retriable or deadline.passed(self._clock.now_ms()):
+            if self._session.cluster.gives_up(problem.code, deadline):
                 raise problem
             self._session.cache.mark_stale()
             failures += 1
