@@ -20,6 +20,9 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 
+SESSION_PARTITIONS_MAX: Final = 10_000
+"""Partitions of one session: each request looks at all of them."""
+
 PartitionKey = tuple[TopicId, int]
 
 
@@ -103,6 +106,8 @@ class ShareSessions:
         added = len(set(request.added) - session.partitions.keys())
         if self.partition_count + added > self.partitions_max:
             return self._too_many_partitions()
+        if len(session.partitions) + added > SESSION_PARTITIONS_MAX:
+            return _too_large()
         self._change(session, request)
         session.next_epoch()
         return session
@@ -165,6 +170,8 @@ class ShareSessions:
                 " (group.share.max.share.sessions); try again later",
             )
         freed = 0 if before is None else len(before.partitions)
+        if len(set(request.added)) > SESSION_PARTITIONS_MAX:
+            return _too_large()
         if self.partition_count - freed + len(set(request.added)) > self.partitions_max:
             return self._too_many_partitions()
         if before is not None:
@@ -224,3 +231,10 @@ class ShareSessions:
 
 def _invalid(message: str) -> SessionRefusal:
     return SessionRefusal(ErrorCode.INVALID_REQUEST, message)
+
+
+def _too_large() -> SessionRefusal:
+    return SessionRefusal(
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+        f"a share session has at most {SESSION_PARTITIONS_MAX} partitions of this broker",
+    )

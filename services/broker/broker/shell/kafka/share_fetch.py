@@ -167,7 +167,7 @@ class ShareFetch:
         elif terms.fetches_nothing:
             self._is_fetched = True
         else:
-            self._places = {key: self._place(key) for key in session.partitions}
+            self._places = self._find_places()
             self._is_fetched = self._look(is_due=terms.wait_ms_max <= 0) or not self._park()
         if self._is_fetched and self._acknowledged.is_complete:
             self._connection.answer_parts(self._header, self._answer())
@@ -176,12 +176,18 @@ class ShareFetch:
         self._reply.on_gone = self._gone
         self._acknowledged.on_complete = self._maybe_send
 
-    def _place(self, key: PartitionKey) -> HeldShare | Answer:
-        refused = topic_refused(self._parts, self._connection, key[0])
-        if refused is not None:
-            return Answer(refused)
-        found = self._parts.shares.find(self._session.key.group_id, key)
-        return Answer(found) if isinstance(found, ErrorCode) else found
+    def _find_places(self) -> dict[PartitionKey, HeldShare | Answer]:
+        """Return the share-partitions of the session; each topic is authorized once."""
+        places: dict[PartitionKey, HeldShare | Answer] = {}
+        refused: dict[TopicId, ErrorCode | None] = {}
+        group_id, find = self._session.key.group_id, self._parts.shares.find
+        for key in self._session.partitions:
+            topic_id = key[0]
+            if topic_id not in refused:
+                refused[topic_id] = topic_refused(self._parts, self._connection, topic_id)
+            found = refused[topic_id] or find(group_id, key)
+            places[key] = Answer(found) if isinstance(found, ErrorCode) else found
+        return places
 
     # -- looks
 
@@ -239,9 +245,11 @@ class ShareFetch:
         if isinstance(held, Answer):
             return Fetched(held, [], ())
         member, terms, shares = self.member_id, self._terms, self._parts.shares
-        wanted = Wanted(member, turn.records_max, terms.batch_records_max, terms.mode)
         held.hosted.counters.fetches += 1
         plan = held.share.plan_read(now, member)
+        if plan is None or plan.first_offset >= held.readable_end:
+            return NOTHING  # the usual case, of partitions without traffic
+        wanted = Wanted(member, turn.records_max, terms.batch_records_max, terms.mode)
         for _ in range(READS_MAX):
             read = None if plan is None else self._parts.reader.read(held, plan, turn)
             if read is None:
@@ -290,7 +298,8 @@ class ShareFetch:
     def _at_deadline(self, _: bool) -> None:  # noqa: FBT001 - what is there is answered either way
         self._parked = None
         self._stop_waiting()
-        self._look(is_due=True)
+        if self._terms.bytes_min > 1:
+            self._look(is_due=True)  # else it was looked at whenever something had changed
         self._is_fetched = True
         self._maybe_send()
 

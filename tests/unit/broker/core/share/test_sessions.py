@@ -4,6 +4,7 @@ import pytest
 from broker.core.share.sessions import (
     EPOCH_MAX,
     FINAL_EPOCH,
+    SESSION_PARTITIONS_MAX,
     PartitionKey,
     SessionKey,
     SessionRefusal,
@@ -192,3 +193,15 @@ def test_a_replaced_session_is_no_longer_open() -> None:
     before = opened(sessions, 0)
     now = opened(sessions, 0)
     assert (sessions.is_open(before), sessions.is_open(now)) == (False, True)
+
+
+def test_one_session_is_bounded() -> None:
+    sessions = ShareSessions()
+    many = range(SESSION_PARTITIONS_MAX)
+    refused = fetch(sessions, 0, *many, SESSION_PARTITIONS_MAX)
+    assert code(refused) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    session = opened(sessions, *many)
+    refused = fetch(sessions, 1, SESSION_PARTITIONS_MAX)
+    assert code(refused) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert (session.epoch, len(session.partitions)) == (1, SESSION_PARTITIONS_MAX)
+    assert fetch(sessions, 1, 0) is session, "it has that one already"
