@@ -131,6 +131,14 @@ def test_a_request_with_too_many_elements_is_malformed() -> None:
         read_share_acknowledge_request(body, 1)
 
 
+def test_a_request_with_too_many_acknowledge_types_is_malformed() -> None:
+    batches = [(0, 2**17 - 1, bytes(2**17))]
+    fields = {"member_id": "m", "topics": plain_topics([(TOPIC_ID, [(0, batches)])])}
+    body = memoryview(write_request(ACKNOWLEDGE, 1, fields))
+    with pytest.raises(MalformedRequestError, match="elements"):
+        read_share_acknowledge_request(body, 1)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_fetch_response_has_its_records_between_its_pieces(version: int) -> None:
     results = [
