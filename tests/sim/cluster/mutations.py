@@ -28,6 +28,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import PartitionEpoch
 from tidemark.storage.disk import DiskError, ExhaustedError
 
+from sim.cluster.parts import Options
 from sim.mutations import Change, changed
 
 
@@ -217,6 +218,9 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
 }
 """Faults under which a mutation is found soon; all faults for mutations without an entry."""
 
+_OF_MOVES: Final = ("keeps the leader epoch when a replica is removed",)
+"""Mutations that need a broker without a replica, to which one can move."""
+
 
 BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "truncates by high watermark": ("a member of the ISR has all that is committed",),
@@ -267,6 +271,11 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "takes a want of descriptors for a failed disk": ("without descriptors no disk has failed",),
 }
 """Promises that each mutation breaks; only a failure of one of these counts as found."""
+
+
+def options_for(name: str) -> Options:
+    """Return options of a run in which the mutation is found soon."""
+    return Options(faults=FOUND_BY.get(name), brokers=4 if name in _OF_MOVES else 0)
 
 
 @contextmanager

@@ -26,6 +26,8 @@ class Options:
     faults: tuple[str, ...] | None = None
     is_full: bool = False
     timing: Timing = FAST
+    brokers: int = 0
+    """Number of brokers; 0: drawn."""
 
 
 @dataclass

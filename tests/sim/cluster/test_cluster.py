@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sim.cluster.mutations import BREAKS, FOUND_BY, MUTATIONS, mutated
+from sim.cluster.mutations import BREAKS, MUTATIONS, mutated, options_for
 from sim.cluster.parts import Options
 from sim.cluster.run import SEEDS_THAT_FAILED, run_seed, run_txn_seed
 from sim.cluster.world import World
@@ -100,7 +100,7 @@ def test_a_run_draws_nothing_from_the_machines_dice(seed: int) -> None:
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_the_simulator_finds(name: str, record_property: Callable[[str, object], None]) -> None:
-    options = Options(faults=FOUND_BY.get(name))
+    options = options_for(name)
     with mutated(name):
         outcomes = (run_seed(seed, options) for seed in range(1, SEEDS_UNTIL_FOUND + 1))
         found = first_broken(outcomes, BREAKS[name])

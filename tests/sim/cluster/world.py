@@ -176,7 +176,7 @@ class World:
         self.client = self.network.host("client")
         self.client.begin()
         self.client_loop = new_loop(self.client, self.dice)
-        count_of = brokers or (4 if self.dice.chance(0.25) else 3)
+        count_of = brokers or options.brokers or (4 if self.dice.chance(0.25) else 3)
         self.directories = 2 if Dice(-seed - 1).chance(TWO_DIRECTORIES) else 1
         """Log directories of each broker."""
         self.machines = [self._machine(number) for number in range(1, count_of + 1)]
