@@ -60,11 +60,6 @@ class PartitionDeliveries:
         """Offsets in ``held`` whose lock was renewed: polls do not wait for them."""
 
     @property
-    def is_idle(self) -> bool:
-        """True if nothing is held, to be sent, or without an answer."""
-        return not (self.held or self._decided or self._sent)
-
-    @property
     def has_decided(self) -> bool:
         """True if acknowledgements are to be sent."""
         return bool(self._decided)
@@ -164,7 +159,9 @@ class PartitionDeliveries:
 
 
 class Deliveries:
-    """Deliveries of all partitions of one member."""
+    """Deliveries of all partitions that a member ever read: records may be acknowledged after their
+    partition is assigned to other members.
+    """
 
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, PartitionDeliveries] = {}
@@ -191,14 +188,3 @@ class Deliveries:
     def undecided(self) -> list[ShareRecord]:
         """Return the records that the application has to acknowledge before the next poll."""
         return [record for one in self.partitions.values() for record in one.undecided()]
-
-    def waiting(self) -> list[TopicPartition]:
-        """Return the partitions with acknowledgements to send."""
-        return [at for at, one in self.partitions.items() if one.has_decided]
-
-    def forget_idle(self, assigned: Iterable[TopicPartition]) -> None:
-        """Forget partitions that are neither assigned nor have anything held or to send."""
-        kept = set(assigned)
-        self.partitions = {
-            at: one for at, one in self.partitions.items() if at in kept or not one.is_idle
-        }

@@ -120,9 +120,7 @@ class ShareFetcher:
 
     def assign(self, assigned: Mapping[TopicPartition, bytes]) -> None:
         """Fetch from these partitions from now on. Records of others may still be acknowledged."""
-        if assigned != self.assigned:
-            self.assigned = dict(assigned)
-            self.deliveries.forget_idle(assigned)
+        self.assigned = dict(assigned)
 
     # -- records
 
@@ -228,6 +226,9 @@ class ShareFetcher:
             return False
         deliveries = broker.acquired.get(at)
         if deliveries is None or deliveries.topic_id != topic_id:
+            leader = self._session.cache.leader(at)
+            if leader is not None and leader.broker_id != broker.broker_id:
+                return True  # a late answer of an earlier leader, whose locks have ended
             deliveries = self._begin(broker, at, topic_id)
         read = read_acquired(
             at, fetched.records, fetched.acquired, check_crcs=self._config.check_crcs

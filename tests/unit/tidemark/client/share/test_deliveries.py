@@ -87,7 +87,7 @@ def test_a_refused_record_is_forgotten() -> None:
     one = handed_out(1)
     one.acknowledge(1, ACCEPT)
     assert not one.settle(one.take(), ErrorCode.INVALID_RECORD_STATE)
-    assert one.is_idle
+    assert (one.held, one.has_decided) == ({}, False)
 
 
 def test_a_renewed_record_is_held_and_acknowledged_later() -> None:
@@ -98,7 +98,7 @@ def test_a_renewed_record_is_held_and_acknowledged_later() -> None:
     assert (undecided(one), list(one.held)) == ([], [1])
     one.acknowledge(1, ACCEPT)
     one.settle(one.take(), ErrorCode.NONE)
-    assert one.is_idle
+    assert (one.held, one.has_decided) == ({}, False)
 
 
 def test_a_record_may_be_accepted_while_its_renewal_has_no_answer() -> None:
@@ -116,7 +116,7 @@ def test_a_renewal_that_is_refused_ends_the_delivery() -> None:
     renewal = one.take()
     one.acknowledge(1, ACCEPT)
     one.settle(renewal, ErrorCode.INVALID_RECORD_STATE)
-    assert one.is_idle
+    assert (one.held, one.has_decided) == ({}, False)
 
 
 def test_a_record_may_be_acknowledged_elsewhere() -> None:
@@ -162,7 +162,7 @@ def test_a_lost_session_leaves_nothing() -> None:
     renewal = one.take()
     one.lose()
     one.settle(renewal, ErrorCode.NONE)
-    assert one.is_idle
+    assert (one.held, one.has_decided) == ({}, False)
 
 
 def test_deliveries_of_all_partitions() -> None:
@@ -179,15 +179,6 @@ def test_deliveries_of_all_partitions() -> None:
 def test_deliveries_that_begin_again_leave_nothing_of_the_last() -> None:
     all_of = Deliveries()
     all_of.begin(AT, ID).hand_out([record(1)])
-    assert all_of.begin(AT, ID).is_idle
+    assert not all_of.begin(AT, ID).held
     with pytest.raises(NotHeldError):
         all_of.acknowledge(record(1), ACCEPT)
-
-
-def test_idle_partitions_that_are_not_assigned_are_forgotten() -> None:
-    all_of = Deliveries()
-    all_of.begin(AT, ID)
-    busy = TopicPartition("t", 1)
-    all_of.begin(busy, ID).hand_out([record(1)])
-    all_of.forget_idle([])
-    assert list(all_of.partitions) == [busy]

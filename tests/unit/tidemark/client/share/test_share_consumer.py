@@ -373,6 +373,22 @@ def test_records_whose_lock_has_ended_are_not_handed_out() -> None:
     assert with_member(consumer_on(share), work) == ([0], [])
 
 
+def test_records_fetched_before_the_assignment_changed_are_acknowledged_as_any() -> None:
+    share = shared(count=2)
+
+    async def work(consumer: ShareConsumer) -> None:
+        (first,) = await consumer._next(1, 2, 1_000)
+        consumer.acknowledge(first)
+        await consumer.commit_sync()
+        consumer._fetcher.assign({})
+        (second,) = await consumer.poll(1)
+        consumer.acknowledge(second)
+        assert await consumer.commit_sync() == {AT: None}
+
+    with_member(explicit(share), work)
+    assert share.done == {(0, 0): ACCEPT, (0, 1): ACCEPT}
+
+
 def test_records_of_a_lost_connection_are_not_handed_out() -> None:
     share = shared()
 
