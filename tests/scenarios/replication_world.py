@@ -23,7 +23,7 @@ from sim.cluster.world import World, make_topic
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
 
-SEED: Final = 1
+SEED: Final = 18
 TOPIC: Final = 2
 SECOND_MS: Final = 1_000
 PATIENCE_MS: Final = 60_000
