@@ -291,7 +291,8 @@ def test_a_topic_that_is_not_there_is_made_by_writing_to_it(
 
 CLIENT_SOFTWARE = ApiVersionsRequest("test", "1")
 ACL_APIS = {29, 30, 31}
-SHARE_APIS = {76, 77, 78, 79}
+SHARE_APIS = {76, 77, 78, 79, 90, 91, 92}
+SHARE_STATE_APIS = {83, 84, 85, 86, 87}
 
 
 @pytest.mark.feature("Y01")
@@ -299,16 +300,17 @@ def test_what_is_not_served_is_not_advertised(cluster: Cluster) -> None:
     with connect(cluster.kafka(1)) as wire:
         body = wire.ask(ApiKey.API_VERSIONS, 3, write_api_versions_request(3, CLIENT_SOFTWARE))
     advertised = {one.api_key: one for one in read_api_versions_response(body, 3).api_versions}
-    assert not set(advertised) & (ACL_APIS | SHARE_APIS)
+    assert not set(advertised) & (ACL_APIS | SHARE_STATE_APIS)
+    assert set(advertised) >= SHARE_APIS
     assert (advertised[ApiKey.PRODUCE].min_version, advertised[ApiKey.FETCH].max_version) == (0, 18)
 
 
 @pytest.mark.feature("Y01")
-def test_whoever_asks_for_a_share_coordinator_hears_that_there_is_none(cluster: Cluster) -> None:
+def test_the_coordinator_of_a_share_group_is_that_of_a_group(cluster: Cluster) -> None:
     with connect(cluster.kafka(1)) as wire:
         share = ask(wire, ApiKey.FIND_COORDINATOR, 1, {"key": "g", "key_type": 2})
     assert share.error_code == ErrorCode.INVALID_REQUEST
-    assert "not served" in share.error_message
+    assert "A group of any type has the key type 0" in share.error_message
 
 
 @pytest.mark.feature("Y01")
