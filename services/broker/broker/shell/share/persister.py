@@ -154,11 +154,13 @@ class Persister:
         if share.phase in (Phase.ACTIVE, Phase.INITIALIZING):
             log.info("share-partition loaded", extra=fields(share_partition=str(share)))
         else:
+            # What the coordinator answered says more than what the client is told.
+            code = answer.error_code if read.error_code is ErrorCode.NONE else read.error_code
             log.warning(
                 "share-partition not loaded",
                 extra=fields(
                     share_partition=str(share.key),
-                    error=answer.error_code.name,
+                    error=code.name,
                     reason=answer.message or "",
                 ),
             )
