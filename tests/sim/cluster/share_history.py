@@ -30,7 +30,6 @@ class Held(NamedTuple):
 class Deliveries:
     """One share-partition in one state epoch."""
 
-    start: int = -1
     attempts: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     """Number of times that an offset was acquired."""
     asked: dict[int, set[AcknowledgeType]] = field(default_factory=lambda: defaultdict(set))
@@ -68,10 +67,9 @@ class ShareHistory:
 
     # -- the durable state
 
-    def begins(self, key: SharePartitionKey, state_epoch: int, start: int) -> None:
-        """Record that a state begins, or that its start is decided."""
+    def begins(self, key: SharePartitionKey, state_epoch: int) -> None:
+        """Record that a state begins."""
         self.epochs[key] = state_epoch
-        self.deliveries[key, state_epoch].start = start
 
     def is_written(
         self,

@@ -93,7 +93,7 @@ class ShareStateLog:
         self.states[key] = KeptState(
             value.state_epoch, value.leader_epoch, value.start_offset, value.snapshot_epoch
         )
-        self.history.begins(key, value.state_epoch, value.start_offset)
+        self.history.begins(key, value.state_epoch)
 
     def _takes_update(self, key: SharePartitionKey, value: ShareUpdateValue) -> None:
         kept = self.states.get(key)
@@ -135,8 +135,6 @@ class ShareStateLog:
         self.history.is_written(key, kept.state_epoch, offset, *delivered)
 
     def _moves_start(self, key: SharePartitionKey, kept: KeptState, start: int) -> None:
-        if kept.start == UNKNOWN_START:
-            self.history.begins(key, kept.state_epoch, start)
         for offset in range(kept.start, start) if kept.start != UNKNOWN_START else ():
             kept.by_offset.pop(offset, None)
             self.history.is_passed(key, kept.state_epoch, offset)

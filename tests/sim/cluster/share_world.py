@@ -183,13 +183,10 @@ class ShareWorld(CoordinatedWorld):
         """Check that an acknowledgement that was answered is durable."""
         if self.history.epochs.get(key) != one.state_epoch:
             return
-        kept = any(log.states.get(key) is not None for log in self.state_logs.values())
         require(
-            not kept
-            or all(
+            all(
                 log.is_finished(key, one.state_epoch, one.offset)
                 for log in self.state_logs.values()
-                if key in log.states
             ),
             "an acknowledgement that is answered is kept",
             f"{key}@{one.offset}",

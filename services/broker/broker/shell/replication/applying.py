@@ -35,18 +35,25 @@ def make_room(hosted: HostedPartition, records: memoryview) -> None:
     if len(records) >= HEADER_BYTES:
         header = read_header(records)
         if hosted.partition.starts_within(header):
-            set_log_start(hosted, header.base_offset)
+            _restart(hosted, header.base_offset)
+            log.info(
+                "log restarted at the first offset of the leader's batch",
+                extra=fields(partition=str(hosted.topic_partition), log_start=header.base_offset),
+            )
 
 
 def set_log_start(hosted: HostedPartition, offset: int) -> None:
-    """Restart the log at an offset of the leader's log, which has nothing of the local one. Raises
+    """Restart the log at the leader's log start: the leader has nothing of the local log. Raises
     DiskError.
     """
-    partition = hosted.partition
-    before = partition.log_end
-    hosted.log.truncate_fully_and_start_at(offset)
-    partition.started_at(offset)
+    before = hosted.partition.log_end
+    _restart(hosted, offset)
     log.warning(
         "log restarted at the leader's log start",
         extra=fields(partition=str(hosted.topic_partition), log_start=offset, was=before),
     )
+
+
+def _restart(hosted: HostedPartition, offset: int) -> None:
+    hosted.log.truncate_fully_and_start_at(offset)
+    hosted.partition.started_at(offset)
