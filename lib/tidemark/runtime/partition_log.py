@@ -172,6 +172,11 @@ class RemotePartitionLog:
         self._is_broken = False
         return end
 
+    def confirm(self) -> None:
+        """Return None. An earlier owner may answer from memory until it learns that it is fenced:
+        partitions' leaders check epochs of producers and states, whatever such an answer said.
+        """
+
     async def read(self, end: int) -> AsyncGenerator[memoryview, None]:
         """Yield whole record batches, control batches included, from the log's start up to ``end``
         (exclusive), one at a time and in order. Follows the leader without a time limit.

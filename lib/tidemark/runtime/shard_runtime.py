@@ -3,7 +3,9 @@
     load    take over the log, replay it up to the end
     decide  on a request or a deadline: records and effects; the records are replayed at once
     append  the records of decisions made meanwhile together, one batch for each writer, acks=all
-    release the effects, once the log is committed past everything replayed before them
+    release the effects, once the log is committed past everything replayed before them. Effects of
+            a decision without records come from memory alone: they also wait until it is certain
+            that no later owner had begun by then
 
 A failed append has an unknown outcome: ``run`` ends, every waiting request fails, and the holder of
 the shard creates a new runtime, which loads again.
@@ -66,6 +68,13 @@ class ShardLog(Protocol):
         """
         ...
 
+    def confirm(self) -> Awaitable[int] | None:
+        """Return None if no later owner can have begun yet. Otherwise return an awaitable that is
+        done once it is certain that none had begun when this was called, and everything appended
+        before is committed; its result has no meaning. Raises TidemarkError as ``append`` does.
+        """
+        ...
+
 
 @dataclass(eq=False, slots=True)
 class _Part(Generic[RecordT, EffectT]):
@@ -123,6 +132,12 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         self._request_id = 0
         self._gathered: _Part[RecordT, EffectT] = _Part()
         self._in_flight: list[_Part[RecordT, EffectT]] = []
+        self._confirming: _Part[RecordT, EffectT] | None = None
+        """Effects from memory that wait for ``ShardLog.confirm``; also the last of its kind in
+        ``_in_flight``.
+        """
+        self._unconfirmed: list[EffectT] = []
+        """Effects of later decisions from memory, for the next confirmation."""
 
     @property
     def is_serving(self) -> bool:
@@ -286,15 +301,30 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         for record in decision.records:
             shard.replay(record, decision.writer)
         if not decision.records and not self._gathered.runs:
-            # The effects may depend on uncommitted records, so they wait for the last append.
-            if self._in_flight:
-                self._in_flight[-1].effects.extend(decision.effects)
-            else:
-                self._release(decision.effects)
+            self._from_memory(decision.effects)
         else:
             self._gathered.add(decision)
             self._flush_later()
         self._arm()
+
+    def _from_memory(self, effects: Sequence[EffectT]) -> None:
+        """Perform effects that no record accompanies, once the owner is confirmed and the last
+        append is committed: they may depend on its records.
+        """
+        if not effects:
+            return
+        if self._confirming is not None:
+            self._unconfirmed.extend(effects)
+            return
+        confirmation = self._log.confirm()
+        if confirmation is not None:
+            self._confirming = _Part(effects=list(effects))
+            self._in_flight.append(self._confirming)
+            self._watch(self._confirming, confirmation)
+        elif self._in_flight:
+            self._in_flight[-1].effects.extend(effects)
+        else:
+            self._release(effects)
 
     def _flush_later(self) -> None:
         """Append what is gathered, at the end of the linger."""
@@ -344,6 +374,10 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
             self._locate(part, end)
         for one in done:
             self._release(one.effects)
+        if self._confirming in done:
+            self._confirming = None
+            effects, self._unconfirmed = self._unconfirmed, []
+            self._from_memory(effects)
         self._flush()
 
     def _locate(self, part: _Part[RecordT, EffectT], end: int) -> None:

@@ -136,6 +136,12 @@ class Commitment:
             return True
         return self._bounds.high_watermark >= end
 
+    def is_only_leader(self, *, has_lease: bool) -> bool:
+        """Return True if no other replica can lead yet: by the lease, or because no other is in
+        sync, so that none may be elected.
+        """
+        return self.leads and (has_lease or self.alone)
+
     def check(self) -> None:
         """Assert the invariant."""
         assert self.alone or not self.at_once, "alone, or not at once"

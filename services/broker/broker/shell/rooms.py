@@ -292,6 +292,8 @@ def build_groups(
             appender=partitions.appender,
             parked=partitions.parked,
             disks=partitions.disks,
+            has_lease=partitions.has_lease,
+            clock=facts.clock,
             timeout_ms=facts.config.offsets_commit_timeout_ms,
         ),
         verifier=transactions.verifier,

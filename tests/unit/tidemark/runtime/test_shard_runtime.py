@@ -78,6 +78,7 @@ class HeldLog:
     batches: list[bytes] = field(default_factory=list)
     held: list[asyncio.Future[int]] = field(default_factory=list)
     holds: bool = False
+    owns: bool = True
 
     async def take_over(self) -> int:
         return len(self.batches)
@@ -95,6 +96,13 @@ class HeldLog:
         else:
             committed.set_result(len(self.batches))
         return committed
+
+    def confirm(self) -> Awaitable[int] | None:
+        """As an append that leaves no record; nothing to wait for while ``owns``."""
+        if self.owns:
+            return None
+        self.held.append(asyncio.get_running_loop().create_future())
+        return self.held[-1]
 
     def release(self) -> None:
         """The oldest held append is committed."""
@@ -422,3 +430,50 @@ def test_a_shard_that_asks_for_it_is_told_where_its_records_are(
     Located.found.clear()
     served(log, nothing)
     assert Located.found == [*known, ("loaded", 8)]
+
+
+def test_an_answer_from_memory_waits_until_no_later_owner_can_have_begun() -> None:
+    log = HeldLog(owns=False)
+
+    async def work(runtime: Runtime) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            first = tasks.create_task(runtime.ask("a"))
+            await settle()
+            assert not first.done()
+            log.release()
+        assert first.result() == "none"
+
+    served(log, work)
+
+
+def test_answers_from_memory_share_the_next_confirmation() -> None:
+    log = HeldLog(owns=False)
+
+    async def work(runtime: Runtime) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            asks = [tasks.create_task(runtime.ask(name)) for name in "abc"]
+            await settle()
+            log.release()
+            await settle()
+            assert [one.done() for one in asks] == [True, False, False]
+            log.release()
+
+    served(log, work)
+
+
+def test_an_answer_from_memory_is_refused_when_a_later_owner_had_begun() -> None:
+    log = HeldLog(owns=False)
+
+    async def refused(runtime: Runtime) -> None:
+        with pytest.raises(TidemarkError) as failed:
+            await runtime.ask("a")
+        assert failed.value.code is ErrorCode.NOT_COORDINATOR
+
+    async def work(runtime: Runtime) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(refused(runtime))
+            await settle()
+            log.held.pop().set_exception(TidemarkError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "deposed"))
+
+    with pytest.RaisesGroup(TidemarkError, flatten_subgroups=True):
+        served(log, work)

@@ -3,14 +3,20 @@
 Fenced by the leader epoch in which it was loaded: an append names it, and the partition refuses any
 other. Records are in the local log, in order, when ``append`` returns; its awaitable is done when
 the ISR has them.
+
+A broker without a lease may have been replaced as the leader already. What it would answer from
+memory waits for a record without meaning that it appends: the ISR takes it from no deposed leader.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
+from tidemark.codec.group_records import OffsetCommitRecord, encode
 from tidemark.codec.record_batch import Buffer, iterate_headers
+from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.runtime.clock import Clock
 from tidemark.storage.disk import DiskError
 
 from broker.core.commit_wait import CommitWait
@@ -23,6 +29,10 @@ from broker.shell.partitions.parking_lot import ParkingLot
 from broker.storage.log import LogDamagedError, OffsetOutOfRangeError
 
 READ_BYTES: Final = 1024 * 1024
+NO_COMMIT: Final = OffsetCommitRecord("", "", 0, None)
+"""Tombstone of an offset that cannot exist, since no topic has an empty name. Compaction removes
+it.
+"""
 LOOK_MS: Final = 500
 """Time that a wait for the ISR lasts before leadership is checked again."""
 
@@ -37,11 +47,16 @@ class GroupLog:
         appender: PartitionAppender,
         parked: ParkingLot,
         disks: DiskHealth,
+        has_lease: Callable[[], bool],
+        clock: Clock,
         timeout_ms: int,
     ) -> None:
-        """``timeout_ms``: an append that is not committed by then has failed
+        """``has_lease`` returns True while no other broker can lead what this one leads.
+        ``timeout_ms``: an append that is not committed by then has failed
         (offsets.commit.timeout.ms).
         """
+        self._has_lease = has_lease
+        self._clock = clock
         self._appender = appender
         self._parked = parked
         self._disks = disks
@@ -115,6 +130,13 @@ class GroupLog:
                 return _refused(outcome.error_code, outcome.message)
             end = outcome.end
         return self.committed(end)
+
+    def confirm(self) -> Awaitable[int] | None:
+        """See ShardLog."""
+        if self._hosted.partition.commitment.is_only_leader(has_lease=self._has_lease()):
+            return None
+        key, value = encode(NO_COMMIT)
+        return self.append(build_batch([(self._clock.wall_ms(), key, value, ())]))
 
     async def committed(self, end: int) -> int:
         """Wait until the ISR has everything below ``end``. Raises TidemarkError."""

@@ -5,13 +5,16 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from broker.core.groups.shard import GroupShard
 from broker.core.parked import READ
 from broker.core.partition import Role
-from broker.shell.groups.group_log import GroupLog
+from broker.shell.groups.group_log import NO_COMMIT, GroupLog
+from tidemark.codec.group_records import decode, encode
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.clock import Clock
-from unit.broker.shell.replicated_worlds import LeaderWorld
+from unit.broker.core.groups.group_worlds import SETTINGS, FewTopics
+from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
 
 TURNS = 1_000
 """Of the loop: a wait that does not wait takes them all and is not done."""
@@ -23,8 +26,11 @@ class GroupWorld(LeaderWorld):
     def __init__(self) -> None:
         super().__init__(clock=Clock())
         parts = self.parts
+        self.has_lease = True
         self.log = GroupLog(
             self.hosted(),
+            has_lease=lambda: self.has_lease,
+            clock=parts.facts.clock,
             appender=parts.partitions.appender,
             parked=parts.partitions.parked,
             disks=parts.partitions.disks,
@@ -116,6 +122,52 @@ def test_a_commit_fails_when_the_broker_stops() -> None:
         assert failed.value.code is ErrorCode.REQUEST_TIMED_OUT
 
     asyncio.run(main())
+
+
+def test_an_answer_from_memory_holds_under_the_lease() -> None:
+    world = GroupWorld()
+    assert world.log.confirm() is None
+    assert world.hosted().partition.log_end == 0
+
+
+def test_an_answer_from_memory_waits_for_the_isr_without_a_lease() -> None:
+    world = GroupWorld()
+    world.has_lease = False
+
+    async def main() -> None:
+        confirmation = world.log.confirm()
+        assert confirmation is not None
+        task = await turned(_value(confirmation))
+        assert not task.done()
+        world.commit(1)
+        assert await task == 1
+
+    asyncio.run(main())
+
+
+def test_an_answer_from_memory_is_refused_by_a_deposed_leader() -> None:
+    world = GroupWorld()
+    world.has_lease = False
+
+    async def main() -> None:
+        confirmation = world.log.confirm()
+        assert confirmation is not None
+        task = await turned(_value(confirmation))
+        world.show(replicated(partition(leader=2, epoch=1)))
+        with pytest.raises(TidemarkError) as failed:
+            await task
+        assert failed.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(main())
+
+
+def test_what_confirms_an_owner_changes_no_group() -> None:
+    key, value = encode(NO_COMMIT)
+    assert decode(key, value) == NO_COMMIT
+    shard = GroupShard(SETTINGS, FewTopics)
+    shard.replay(NO_COMMIT, None)
+    shard.check()
+    assert not shard._offsets._groups
 
 
 async def read_of(world: GroupWorld) -> int:
