@@ -231,7 +231,7 @@ def _others_have_all(world: "World", machine: "Machine") -> bool:
     others = [one for one in world.machines if one is not machine]
     return (
         not world.alters_minimum
-        and not any(one.is_lossy or one.is_hurt for one in others)
+        and not any(one.is_lossy or one.is_hurt or world.is_rotten(one) for one in others)
         and all(
             {one.number for one in others} & {*topic.ledger.state.isr, *topic.ledger.state.elr}
             for topic in world.topics

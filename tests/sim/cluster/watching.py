@@ -40,6 +40,8 @@ class Watch:
         self._world = world
         self._writer = ""
         self._is_dirty = False
+        self._incarnations: dict[int, str] = {}
+        """Registered incarnation of each broker id."""
         self._deposed: dict[tuple[str, str, int], tuple[Machine, HostedPartition]] = {}
 
     def on_commit(self, transaction: Transaction) -> None:
@@ -93,6 +95,8 @@ class Watch:
     def _registered(self, content: dict[str, object]) -> None:
         """Note a registration: what this incarnation lost no longer counts as its own."""
         same_id = [one for one in self._world.brokers if one.number == content["broker_id"]]
+        if not content["fenced"]:
+            self._incarnations[int(str(content["broker_id"]))] = str(content["incarnation_id"])
         for machine in same_id if not content["fenced"] else ():
             process = machine.process
             if process is not None and content["incarnation_id"] == (
@@ -217,8 +221,17 @@ class Watch:
                 del self._deposed[place]
             elif not machine.host.is_paused and process.keeper.holds():
                 epoch = hosted.partition.leader_epoch
-                broker = NOBODY if machine in self._world.ghosts else machine.number
+                is_replaced = machine in self._world.ghosts and not self._is_registered(machine)
+                broker = NOBODY if is_replaced else machine.number
                 self._world.topic_of(hosted).ledger.claims_alone(broker, epoch)
+
+    def _is_registered(self, machine: Machine) -> bool:
+        """Return True if the controller knows this process by the broker id: one that shall take
+        its place has not registered yet.
+        """
+        assert machine.process is not None
+        known = self._incarnations.get(machine.number)
+        return known == machine.process.service.incarnation_id.hex()
 
     def _check_leader(self, machine: Machine, hosted: HostedPartition) -> None:
         partition, topic = hosted.partition, self._world.topic_of(hosted)
