@@ -76,7 +76,7 @@ def test_a_topic_lives_from_create_to_delete(cli: Cli) -> None:
     (described,) = cli.json("topic", "describe", "life", *cli.kafka)
     assert described["configs"] == {"max.message.bytes": "1000"}
     assert {each["leader"] for each in described["partitions"]} == {1, 2}
-    cli.json("topic", "delete", "life", *cli.kafka)
+    cli.json("topic", "delete", "life", "--yes", *cli.kafka)
     assert "life" not in [row["topic"] for row in cli.json("topic", "list", *cli.kafka)]
 
 
@@ -171,7 +171,7 @@ def test_log_dump_shows_what_is_on_disk(cli: Cli) -> None:
     ("words", "code", "said"),
     [
         (("describe", "nowhere"), ExitCode.FAILED, b"UNKNOWN_TOPIC_OR_PARTITION"),
-        (("delete", "nowhere"), ExitCode.FAILED, b"UNKNOWN_TOPIC_OR_PARTITION"),
+        (("delete", "nowhere", "-y"), ExitCode.FAILED, b"UNKNOWN_TOPIC_OR_PARTITION"),
         (("create", "bad/name"), ExitCode.FAILED, b"bad/name"),
         (("create", "a", "-c", "retention.mss=1"), ExitCode.USAGE, b"retention.mss"),
         (("create", "a", "-r", "9"), ExitCode.FAILED, b"INVALID_REPLICATION_FACTOR"),

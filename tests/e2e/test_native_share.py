@@ -399,8 +399,8 @@ def test_the_commands_of_a_share_group(cluster: Cluster, topic_name: Name) -> No
     assert consumed(cluster, group, topic, "-n", "1") == [("0", 1)]
     shown(cluster, "reset", group, "-t", f"{topic}:0", "--to-offset", "3", "--execute")
     assert consumed(cluster, group, topic, "-n", "1") == [("3", 1)]
-    assert shown(cluster, "delete", group, "-t", topic)[0]["outcome"] == f"forgot {topic}"
-    assert shown(cluster, "delete", group) == [{"group": group, "outcome": "deleted"}]
+    assert shown(cluster, "delete", group, "-y", "-t", topic)[0]["outcome"] == f"forgot {topic}"
+    assert shown(cluster, "delete", group, "-y") == [{"group": group, "outcome": "deleted"}]
     assert tidemark(cluster, "describe", group).returncode == 1
 
 
@@ -457,7 +457,7 @@ def test_configs_of_a_share_group_are_shown_and_changed(cluster: Cluster, topic_
     ("words", "problem"),
     [
         (("describe", "nobody"), "Share group nobody not found"),
-        (("delete", "GROUP", "-t", "nothing"), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("delete", "GROUP", "-y", "-t", "nothing"), "UNKNOWN_TOPIC_OR_PARTITION"),
         (("reset", "GROUP", "-t", "nothing", "--to-latest"), "create the topic first"),
         (("browse", "GROUP", "TOPIC", "7"), "TOPIC-7 does not exist"),
         (("browse", "GROUP", "TOPIC", "0", "--from", "5", "--to", "2"), "not before it"),

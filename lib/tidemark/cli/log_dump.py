@@ -83,20 +83,21 @@ def dump_segment(
 ) -> None:
     """Decode files of a log and check every batch's CRC.
 
-    With -o json: one array, an object a file, each with its entries and, for segments, a summary.
+    With -o json (or yaml, of which JSON is a part): one array, an object a file, each with its
+    entries and, for segments, a summary.
     Exits with 65 when a file is damaged.
     """
     shown = Shown(output, records=records, limit=limit or sys.maxsize)
     files = [file for path in paths for file in _files_of(path)]
     damaged = []
-    if output is OutputFormat.JSON:
+    if not output.is_table:
         sys.stdout.write("[\n")
     for number, path in enumerate(files):
-        if output is OutputFormat.JSON and number:
+        if not output.is_table and number:
             sys.stdout.write(",\n")
         if not shown.dump(path):
             damaged.append(path)
-    if output is OutputFormat.JSON:
+    if not output.is_table:
         sys.stdout.write("\n]\n")
     if damaged:
         raise CommandError(
@@ -165,7 +166,7 @@ class Shown:
             rows.extend(kind.decode(path.read_bytes(), base_offset_of(path.name)))
         except DecodeError as found:
             problem = str(found)
-        if self._output is OutputFormat.JSON:
+        if not self._output.is_table:
             document = {"path": str(path), "kind": kind.kind, "entries": rows, "problem": problem}
             sys.stdout.write(json.dumps(document, indent=1))
             return problem is None
@@ -181,7 +182,7 @@ class Shown:
         summary = LogSummary()
         with _opened(path) as (file, size_bytes):
             rows = self._log_rows(file, size_bytes, summary)
-            if self._output is OutputFormat.JSON:
+            if not self._output.is_table:
                 _stream_json(path, rows, summary)
             else:
                 self._print_log(path, rows, summary)
@@ -204,7 +205,7 @@ class Shown:
                 found = []
             found = found[: self._limit - given]
             given += len(found)
-            if self._output is OutputFormat.JSON:
+            if not self._output.is_table:
                 yield row | {"entries": found}
             else:
                 yield from found

@@ -1,22 +1,37 @@
 """``tidemark``: the command line.
 
-Commands import their dependencies when run, so that the command line starts fast.
+A group of commands is imported when it is used, and a command imports its work when it is run, so
+that the command line starts fast.
 """
 
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Final
 
 import typer
 
-from tidemark.cli.cluster.commands import app as cluster_app
-from tidemark.cli.dev.faults import app as dev_app
+from tidemark.cli.apps import HELP_OPTIONS, GroupPlace, LazyGroups
 from tidemark.cli.failure import CommandError
-from tidemark.cli.group.commands import app as group_app
-from tidemark.cli.share.commands import app as share_app
-from tidemark.cli.topic.commands import app as topic_app
-from tidemark.cli.txn.commands import app as txn_app
 from tidemark.runtime.exit_codes import ExitCode
 
+GROUPS: Final[Mapping[str, GroupPlace]] = {
+    "dev": GroupPlace("tidemark.cli.dev.faults", "Run a development cluster on this machine."),
+    "topic": GroupPlace(
+        "tidemark.cli.topic.commands", "Create, describe, change, write and read topics."
+    ),
+    "cluster": GroupPlace(
+        "tidemark.cli.cluster.commands",
+        "Show brokers and health, elect leaders, move replicas.",
+    ),
+    "group": GroupPlace(
+        "tidemark.cli.group.commands", "List, describe, reset and delete consumer groups."
+    ),
+    "share": GroupPlace(
+        "tidemark.cli.share.commands", "List, describe, consume and reset share groups."
+    ),
+    "txn": GroupPlace("tidemark.cli.txn.commands", "List, describe and end transactions."),
+    "log": GroupPlace("tidemark.cli.log", "Read the files of a broker."),
+}
 _EPILOG = (
     "Exit codes: 0 done; 1 negative result (it exists already, it is not healthy); 64 wrong"
     " arguments; 65 unreadable input; 66 no such input; 69 a server or tool is not there;"
@@ -24,20 +39,21 @@ _EPILOG = (
 )
 _CLICK_USAGE = 2
 
+
+class _Root(LazyGroups):
+    places = GROUPS
+
+
 app = typer.Typer(
     name="tidemark",
+    cls=_Root,
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Tidemark: a distributed, replicated log that speaks Kafka's protocol.",
     epilog=_EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP_OPTIONS,
 )
-app.add_typer(dev_app, name="dev")
-app.add_typer(topic_app, name="topic")
-app.add_typer(cluster_app, name="cluster")
-app.add_typer(group_app, name="group")
-app.add_typer(share_app, name="share")
-app.add_typer(txn_app, name="txn")
 
 
 def _print_version(wanted: bool) -> None:
@@ -62,11 +78,6 @@ def root(
 
 def main() -> None:
     """Run one command and exit with its documented code."""
-    if sys.argv[1:2] not in (["dev"], ["topic"], ["group"], ["share"], ["txn"]):
-        # It decodes every file format; other commands start faster without it.
-        from tidemark.cli.log import app as log_app
-
-        app.add_typer(log_app, name="log")
     try:
         app()
     except SystemExit as ending:

@@ -2,75 +2,98 @@
 
 Import public names from here; `tidemark.client.sync` has the same classes without ``await``. The
 packages below hold the implementation: `producer`, `consumer`, `transactions` and `admin` over
-`wire`.
+`wire`. A name is imported at its first use: a program that only administers does not load
+producers, and a program without handles, sinks and views does not load gRPC.
 """
 
-from typing import TYPE_CHECKING, Any
-
-from tidemark.client.admin.admin import (
-    Admin,
-    AlterConfig,
-    ClusterDescription,
-    ConfigEntry,
-    ConfigResource,
-    LogDir,
-    NewTopic,
-    ProducerState,
-    Reassignment,
-    ReplicaBounds,
-    ReplicaLog,
-    TopicDescription,
-)
-from tidemark.client.admin.group_types import (
-    GroupDescription,
-    GroupListing,
-    MemberDescription,
-    TransactionDescription,
-    TransactionListing,
-)
-from tidemark.client.admin.share_types import (
-    ShareGroupDescription,
-    ShareGroupOffset,
-    ShareMemberDescription,
-)
-from tidemark.client.config import (
-    AdminConfig,
-    ClientConfig,
-    ConsumerConfig,
-    ProducerConfig,
-    ShareConsumerConfig,
-)
-from tidemark.client.consumer.consumer import Consumer
-from tidemark.client.consumer.group_types import (
-    GroupMetadata,
-    NoListener,
-    OffsetAndMetadata,
-    RebalanceListener,
-)
-from tidemark.client.consumer.offset_lookup import OffsetAndTimestamp
-from tidemark.client.consumer.positions import ConsumerRecord, OffsetSpec
-from tidemark.client.consumer.range_reader import RangeReader, RangeReaderConfig
-from tidemark.client.errors import (
-    AbortableTransactionError,
-    ClientError,
-    CommitFailedError,
-    DuplicateSequenceNumber,
-    InvalidRecordStateError,
-    InvalidSequenceNumber,
-    ProducerFencedError,
-    ShareSessionLostError,
-    TidemarkError,
-)
-from tidemark.client.producer.batches import Delivery, RecordMetadata
-from tidemark.client.producer.producer import Producer
-from tidemark.client.share.ack_batches import AcknowledgeType
-from tidemark.client.share.deliveries import ShareRecord
-from tidemark.client.share.factory import make_consumer
-from tidemark.client.share.share_consumer import ShareConsumer
-from tidemark.client.transactions.transactional_producer import TransactionalProducer
-from tidemark.model.topics import TopicPartition
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from tidemark.client.admin.admin import (
+        Admin,
+        AlterConfig,
+        ClusterDescription,
+        ConfigEntry,
+        ConfigResource,
+        LogDir,
+        NewTopic,
+        ProducerState,
+        Reassignment,
+        ReplicaBounds,
+        ReplicaLog,
+        TopicDescription,
+    )
+    from tidemark.client.admin.group_types import (
+        GroupDescription,
+        GroupListing,
+        MemberDescription,
+        TransactionDescription,
+        TransactionListing,
+    )
+    from tidemark.client.admin.share_types import (
+        ShareGroupDescription,
+        ShareGroupOffset,
+        ShareMemberDescription,
+    )
+    from tidemark.client.config import (
+        AdminConfig,
+        ClientConfig,
+        ConsumerConfig,
+        ProducerConfig,
+        ShareConsumerConfig,
+    )
+    from tidemark.client.consumer.consumer import (
+        Consumer,
+    )
+    from tidemark.client.consumer.group_types import (
+        GroupMetadata,
+        NoListener,
+        OffsetAndMetadata,
+        RebalanceListener,
+    )
+    from tidemark.client.consumer.offset_lookup import (
+        OffsetAndTimestamp,
+    )
+    from tidemark.client.consumer.positions import (
+        ConsumerRecord,
+        OffsetSpec,
+    )
+    from tidemark.client.consumer.range_reader import (
+        RangeReader,
+        RangeReaderConfig,
+    )
+    from tidemark.client.errors import (
+        AbortableTransactionError,
+        ClientError,
+        CommitFailedError,
+        DuplicateSequenceNumber,
+        InvalidRecordStateError,
+        InvalidSequenceNumber,
+        ProducerFencedError,
+        ShareSessionLostError,
+        TidemarkError,
+    )
+    from tidemark.client.producer.batches import (
+        Delivery,
+        RecordMetadata,
+    )
+    from tidemark.client.producer.producer import (
+        Producer,
+    )
+    from tidemark.client.share.ack_batches import (
+        AcknowledgeType,
+    )
+    from tidemark.client.share.deliveries import (
+        ShareRecord,
+    )
+    from tidemark.client.share.factory import (
+        make_consumer,
+    )
+    from tidemark.client.share.share_consumer import (
+        ShareConsumer,
+    )
     from tidemark.client.share.share_views import (
         ShareLag,
         ShareRange,
@@ -83,11 +106,110 @@ if TYPE_CHECKING:
         Writer,
         WriterReceipt,
     )
-    from tidemark.client.transactions.sink_batches import BatchId, BatchOutcome, SinkBatches
+    from tidemark.client.transactions.sink_batches import (
+        BatchId,
+        BatchOutcome,
+        SinkBatches,
+    )
+    from tidemark.client.transactions.transactional_producer import (
+        TransactionalProducer,
+    )
+    from tidemark.model.topics import (
+        TopicPartition,
+    )
 
-_HANDLES = ("TransactionHandle", "Transactions", "Writer", "WriterReceipt")
-_SINKS = ("BatchId", "BatchOutcome", "SinkBatches")
-_VIEWS = ("ShareLag", "ShareRange", "ShareViews", "ShareWindow")
+_HOMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "tidemark.client.admin.admin": (
+        "Admin",
+        "AlterConfig",
+        "ClusterDescription",
+        "ConfigEntry",
+        "ConfigResource",
+        "LogDir",
+        "NewTopic",
+        "ProducerState",
+        "Reassignment",
+        "ReplicaBounds",
+        "ReplicaLog",
+        "TopicDescription",
+    ),
+    "tidemark.client.admin.group_types": (
+        "GroupDescription",
+        "GroupListing",
+        "MemberDescription",
+        "TransactionDescription",
+        "TransactionListing",
+    ),
+    "tidemark.client.admin.share_types": (
+        "ShareGroupDescription",
+        "ShareGroupOffset",
+        "ShareMemberDescription",
+    ),
+    "tidemark.client.config": (
+        "AdminConfig",
+        "ClientConfig",
+        "ConsumerConfig",
+        "ProducerConfig",
+        "ShareConsumerConfig",
+    ),
+    "tidemark.client.consumer.consumer": ("Consumer",),
+    "tidemark.client.consumer.group_types": (
+        "GroupMetadata",
+        "NoListener",
+        "OffsetAndMetadata",
+        "RebalanceListener",
+    ),
+    "tidemark.client.consumer.offset_lookup": ("OffsetAndTimestamp",),
+    "tidemark.client.consumer.positions": (
+        "ConsumerRecord",
+        "OffsetSpec",
+    ),
+    "tidemark.client.consumer.range_reader": (
+        "RangeReader",
+        "RangeReaderConfig",
+    ),
+    "tidemark.client.errors": (
+        "AbortableTransactionError",
+        "ClientError",
+        "CommitFailedError",
+        "DuplicateSequenceNumber",
+        "InvalidRecordStateError",
+        "InvalidSequenceNumber",
+        "ProducerFencedError",
+        "ShareSessionLostError",
+        "TidemarkError",
+    ),
+    "tidemark.client.producer.batches": (
+        "Delivery",
+        "RecordMetadata",
+    ),
+    "tidemark.client.producer.producer": ("Producer",),
+    "tidemark.client.share.ack_batches": ("AcknowledgeType",),
+    "tidemark.client.share.deliveries": ("ShareRecord",),
+    "tidemark.client.share.factory": ("make_consumer",),
+    "tidemark.client.share.share_consumer": ("ShareConsumer",),
+    "tidemark.client.share.share_views": (
+        "ShareLag",
+        "ShareRange",
+        "ShareViews",
+        "ShareWindow",
+    ),
+    "tidemark.client.transactions.multi_writer": (
+        "TransactionHandle",
+        "Transactions",
+        "Writer",
+        "WriterReceipt",
+    ),
+    "tidemark.client.transactions.sink_batches": (
+        "BatchId",
+        "BatchOutcome",
+        "SinkBatches",
+    ),
+    "tidemark.client.transactions.transactional_producer": ("TransactionalProducer",),
+    "tidemark.model.topics": ("TopicPartition",),
+}
+"""Public names by module."""
+_HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AbortableTransactionError",
@@ -158,17 +280,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load multi-writer transactions, sinks and views on first use: they import gRPC."""
-    if name in _HANDLES:
-        from tidemark.client.transactions import multi_writer
+    """Import a public name from its module."""
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
 
-        return getattr(multi_writer, name)
-    if name in _SINKS:
-        from tidemark.client.transactions import sink_batches
 
-        return getattr(sink_batches, name)
-    if name in _VIEWS:
-        from tidemark.client.share import share_views
-
-        return getattr(share_views, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

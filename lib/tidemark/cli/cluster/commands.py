@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tidemark.cli.apps import command_group
 from tidemark.cli.cluster.reassign_commands import app as reassign_app
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import (
@@ -12,15 +13,13 @@ from tidemark.cli.output import (
     OutputFormat,
     OutputOption,
     bootstrap_for,
-    print_json,
+    print_document,
     print_rows,
     say,
 )
 from tidemark.runtime.exit_codes import ExitCode
 
-app = typer.Typer(
-    no_args_is_help=True, help="Show brokers and health, elect leaders, move replicas."
-)
+app = command_group("Show brokers and health, elect leaders, move replicas.")
 app.add_typer(reassign_app, name="reassign")
 
 NAMES_SHOWN_MAX = 20
@@ -52,8 +51,8 @@ def health(*, bootstrap: BootstrapOption = None, output: OutputOption = OutputFo
     from tidemark.cli.cluster import admin
 
     found = run(admin.health(bootstrap_for(bootstrap)))
-    if output is OutputFormat.JSON:
-        print_json(found)
+    if not output.is_table:
+        print_document(found, output)
     else:
         live = ", ".join(map(str, found["brokers"]))
         say(f"{found['partitions']} partitions on brokers {live}")
@@ -99,7 +98,7 @@ def elect_leaders(
     wanted = None if topic is None else [TopicPartition(topic, one) for one in partition or ()]
     unclean = election_type is ElectionType.UNCLEAN
     rows = run(admin.elect_leaders(bootstrap_for(bootstrap), wanted, unclean=unclean))
-    if not rows and output is OutputFormat.TABLE:
+    if not rows and output.is_table:
         say("every partition already has the requested leader")
         return
     print_rows(rows, ("topic", "partition", "result", "error"), output)

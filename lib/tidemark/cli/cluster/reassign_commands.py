@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tidemark.cli.apps import command_group
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import (
     BootstrapOption,
     OutputFormat,
     OutputOption,
     bootstrap_for,
-    print_json,
+    print_document,
+    print_line_document,
     print_rows,
     say,
 )
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from tidemark.cli.cluster.reassign_watch import MoveState
     from tidemark.model.topics import TopicPartition
 
-app = typer.Typer(no_args_is_help=True, help="Move replicas: plan, apply, watch, cancel.")
+app = command_group("Move replicas: plan, apply, watch, cancel.")
 
 MOVES_SHOWN_MAX: Final = 20
 FileArgument = Annotated[
@@ -51,7 +53,7 @@ def plan(
 ) -> None:
     """Compute a plan that balances replicas and leaders. Changes nothing.
 
-    With -o json, prints the plan in the form that apply takes.
+    With -o json (or yaml, of which JSON is a part), prints the plan in the form that apply takes.
     """
     from tidemark.cli.client_calls import run
     from tidemark.cli.cluster import reassign_admin, reassign_file
@@ -66,7 +68,7 @@ def plan(
     found = run(reassign_admin.plan(bootstrap_for(bootstrap), target))
     for note in found.notes:
         say(f"note: {note}")
-    if output is OutputFormat.JSON:
+    if not output.is_table:
         sys.stdout.write(
             reassign_file.text_of({move.partition: move.after for move in found.moves}) + "\n"
         )
@@ -179,8 +181,8 @@ def cancel(
         )
     wanted = None if everything else _named(names or [])
     done = run(reassign_admin.cancel(bootstrap_for(bootstrap), wanted))
-    if output is OutputFormat.JSON:
-        print_json(done)
+    if not output.is_table:
+        print_document(done, output)
         return
     say(f"cancelled: {' '.join(done['cancelled'])}")
     if done["not_moving"]:
@@ -264,8 +266,8 @@ class _Screen:
         """Show the moves of one check."""
         from tidemark.cli.cluster.reassign_watch import percent
 
-        if self._output is OutputFormat.JSON:
-            self._print_line({"moving": [move.row() for move in moves]})
+        if not self._output.is_table:
+            print_line_document({"moving": [move.row() for move in moves]}, self._output)
             return
         lines = [_progress_line(move) for move in moves[:MOVES_SHOWN_MAX]]
         if lines != self._lines and moves:
@@ -278,19 +280,12 @@ class _Screen:
 
     def end(self, unthrottled: Sequence[str]) -> None:
         """Show the end of all moves."""
-        if self._output is OutputFormat.JSON:
-            self._print_line({"moving": [], "unthrottled": list(unthrottled)})
+        if not self._output.is_table:
+            print_line_document({"moving": [], "unthrottled": list(unthrottled)}, self._output)
             return
         say("all moves are done" if self._looked else "nothing moves")
         if unthrottled:
             say(f"throttle removed from {', '.join(unthrottled)}")
-
-    @staticmethod
-    def _print_line(value: object) -> None:
-        import json
-
-        sys.stdout.write(json.dumps(value) + "\n")
-        sys.stdout.flush()
 
 
 def _progress_line(move: "MoveState") -> str:

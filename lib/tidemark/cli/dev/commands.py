@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidemark.cli.apps import command_group
 from tidemark.cli.failure import CommandError
-from tidemark.cli.output import OutputFormat, OutputOption, print_json, print_rows, say
+from tidemark.cli.output import OutputFormat, OutputOption, print_document, print_rows, say
 
 if TYPE_CHECKING:
     from tidemark.cli.dev.cluster import DevCluster
     from tidemark.cli.dev.layout import Layout, Shape
 
-app = typer.Typer(no_args_is_help=True, help="Run a development cluster on this machine.")
+app = command_group("Run a development cluster on this machine.")
 
 DirectoryOption = Annotated[
     Path,
@@ -71,8 +72,8 @@ def up(
         _refuse_while_running(DevCluster(Layout(directory, kept)))
     cluster = DevCluster(Layout(directory, shape), report=say)
     started = cluster.start(timeout)
-    if output is OutputFormat.JSON:
-        print_json({"started": started, **_addresses(cluster.layout)})
+    if not output.is_table:
+        print_document({"started": started, **_addresses(cluster.layout)}, output)
         return
     say(_outcome(started, cluster))
     for name, address in _addresses(cluster.layout).items():
@@ -92,8 +93,8 @@ def down(
     cluster = existing(directory)
     stopped = cluster.running() if cluster is not None else []
     killed = cluster.stop(timeout) if cluster is not None else []
-    if output is OutputFormat.JSON:
-        print_json({"stopped": stopped, "killed": killed})
+    if not output.is_table:
+        print_document({"stopped": stopped, "killed": killed}, output)
     else:
         say(f"stopped {', '.join(stopped)}" if stopped else f"nothing is running in {directory}")
     if killed:
@@ -128,7 +129,7 @@ def status(
         for member in members
     ]
     print_rows(rows, ("name", "health", "pid", "uptime", "ports", "log"), output)
-    if output is OutputFormat.TABLE:
+    if output.is_table:
         for member in members:
             if member.running and member.problem is not None:
                 say(f"{member.name}: {member.problem}")

@@ -11,7 +11,7 @@ from tidemark.cli.dev.commands import DirectoryOption, existing
 from tidemark.cli.dev.commands import app as app
 from tidemark.cli.dev.process import pause_process
 from tidemark.cli.failure import CommandError
-from tidemark.cli.output import OutputFormat, OutputOption, print_json, say
+from tidemark.cli.output import OutputFormat, OutputOption, print_document, say
 
 if TYPE_CHECKING:
     from tidemark.cli.dev.cluster import DevCluster
@@ -108,7 +108,7 @@ def _full(name: str) -> str:
 
 
 def _report(done: str, member: str, output: OutputFormat) -> None:
-    if output is OutputFormat.JSON:
-        print_json({done: member})
+    if not output.is_table:
+        print_document({done: member}, output)
     else:
         say(f"{done} {member}")

@@ -1,10 +1,10 @@
 """``tidemark group``: commands and their options. Commands import their work when run."""
 
-import sys
 from typing import Annotated
 
 import typer
 
+from tidemark.cli.apps import command_group
 from tidemark.cli.failure import CommandError
 from tidemark.cli.group.config import (
     SettingsOption,
@@ -16,14 +16,16 @@ from tidemark.cli.output import (
     BootstrapOption,
     OutputFormat,
     OutputOption,
+    YesOption,
     bootstrap_for,
-    print_json,
+    confirm,
+    print_document,
     print_rows,
     say,
 )
 from tidemark.runtime.exit_codes import ExitCode
 
-app = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete consumer groups.")
+app = command_group("List, describe, reset and delete consumer groups.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
 GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP...")]
@@ -92,8 +94,8 @@ def describe(
 
     call = admin.describe(bootstrap_for(bootstrap), groups, stable=stable, zookeeper=zookeeper)
     rows = run(call)
-    if output is OutputFormat.JSON:
-        print_json(rows)
+    if not output.is_table:
+        print_document(rows, output)
         return
     columns = _PARTITION_COLUMNS + (("zookeeper",) if zookeeper is not None else ())
     for row in rows:
@@ -172,7 +174,7 @@ def reset(
             hint="pass --topic TOPIC to set its offsets in a topic",
         )
     print_rows(rows, ("topic", "partition", "before", "after", "outcome"), output)
-    if not execute and output is OutputFormat.TABLE:
+    if not execute and output.is_table:
         say("nothing was changed; pass --execute to change it")
 
 
@@ -184,17 +186,16 @@ def delete(
         list[str] | None,
         typer.Option("--topic", "-t", help="Only the offsets in this topic; may be repeated."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Delete groups without members, and their offsets. Asks for confirmation on a terminal."""
+    """Delete groups without members, and their offsets."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.group import admin
 
-    if not yes and sys.stdin.isatty():
-        what = f"the offsets of {', '.join(topic)} in " if topic else ""
-        typer.confirm(f"Delete {what}{', '.join(groups)}?", abort=True, err=True)
+    what = f"the offsets of {', '.join(topic)} in " if topic else ""
+    confirm(f"Delete {what}{', '.join(groups)}?", yes=yes)
     rows = run(admin.delete(bootstrap_for(bootstrap), groups, topic or ()))
     print_rows(rows, ("group", "outcome"), output)
     if not rows:

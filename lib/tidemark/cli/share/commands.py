@@ -1,11 +1,11 @@
 """``tidemark share``: commands and their options. Commands import their work when run."""
 
-import sys
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from tidemark.cli.apps import command_group
 from tidemark.cli.failure import CommandError
 from tidemark.cli.group.config import (
     SettingsOption,
@@ -19,13 +19,15 @@ from tidemark.cli.output import (
     OutputFormat,
     OutputOption,
     TransportChoice,
+    YesOption,
     bootstrap_for,
-    print_json,
+    confirm,
+    print_document,
     print_rows,
     say,
 )
 
-app = typer.Typer(no_args_is_help=True, help="List, describe, consume and reset share groups.")
+app = command_group("List, describe, consume and reset share groups.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
 GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP...")]
@@ -97,8 +99,8 @@ def describe(
     from tidemark.cli.share import admin
 
     rows = run(admin.describe(bootstrap_for(bootstrap), groups))
-    if output is OutputFormat.JSON:
-        print_json(rows)
+    if not output.is_table:
+        print_document(rows, output)
         return
     for row in rows:
         say(f"{row['group']}: {row['state']}, {row['assignor']}, {len(row['members'])} members")
@@ -177,8 +179,8 @@ def browse(
     at = TopicPartition(topic, partition)
     servers = bootstrap_for(bootstrap, TransportChoice.GRPC)
     row = run(admin.browse(servers, group, at, first=first, last=last))
-    if output is OutputFormat.JSON:
-        print_json(row)
+    if not output.is_table:
+        print_document(row, output)
         return
     print_rows([row], _COUNTS, output)
     print_rows(row["ranges"], _RANGE_COLUMNS, output)
@@ -240,7 +242,7 @@ def reset(
             hint="pass --topic TOPIC to set its start in a topic",
         )
     print_rows(rows, ("topic", "partition", "before", "after", "outcome"), output)
-    if not execute and output is OutputFormat.TABLE:
+    if not execute and output.is_table:
         say("nothing was changed; pass --execute to change it")
 
 
@@ -252,19 +254,16 @@ def delete(
         list[str] | None,
         typer.Option("--topic", "-t", help="Only what is kept of this topic; may be repeated."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Delete share groups without members, with their offsets. Asks for confirmation on a
-    terminal.
-    """
+    """Delete share groups without members, with their offsets."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.share import admin
 
-    if not yes and sys.stdin.isatty():
-        what = f"what is kept of {', '.join(topic)} in " if topic else ""
-        typer.confirm(f"Delete {what}{', '.join(groups)}?", abort=True, err=True)
+    what = f"what is kept of {', '.join(topic)} in " if topic else ""
+    confirm(f"Delete {what}{', '.join(groups)}?", yes=yes)
     rows = run(admin.delete(bootstrap_for(bootstrap), groups, topic or ()))
     print_rows(rows, ("group", "outcome"), output)
 

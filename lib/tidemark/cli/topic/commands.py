@@ -1,11 +1,11 @@
 """``tidemark topic``: commands and their options. Commands import their work when run."""
 
-import sys
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
+from tidemark.cli.apps import command_group
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import (
     BootstrapOption,
@@ -13,14 +13,16 @@ from tidemark.cli.output import (
     OutputOption,
     TransportChoice,
     TransportOption,
+    YesOption,
     bootstrap_for,
-    print_json,
+    confirm,
+    print_document,
     print_rows,
     say,
 )
 from tidemark.runtime.exit_codes import ExitCode
 
-app = typer.Typer(no_args_is_help=True, help="Create, describe, change, write and read topics.")
+app = command_group("Create, describe, change, write and read topics.")
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
 TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
@@ -115,8 +117,8 @@ def describe(
     from tidemark.cli.topic import admin
 
     rows = run(admin.describe(bootstrap_for(bootstrap), topics, all_configs=all_configs))
-    if output is OutputFormat.JSON:
-        print_json(rows)
+    if not output.is_table:
+        print_document(rows, output)
         return
     for row in rows:
         partitions, configs = row["partitions"], row["configs"]
@@ -175,19 +177,18 @@ def alter(
 def delete(
     topics: TopicsArgument,
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")
     ] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Delete topics and all their records. Asks for confirmation on a terminal."""
+    """Delete topics and all their records."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.topic import admin
 
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete {', '.join(topics)} and all records in them?", abort=True, err=True)
+    confirm(f"Delete {', '.join(topics)} and all records in them?", yes=yes)
     rows = run(admin.delete(bootstrap_for(bootstrap), topics, if_exists=if_exists))
     print_rows(rows, ("topic", "outcome"), output)
 
@@ -252,9 +253,9 @@ def produce(
     )
     sent = Sent()
     run(produce(job, sent))
-    if output is OutputFormat.JSON:
+    if not output.is_table:
         counts = {"records": sent.records, "bytes": sent.bytes, "seconds": sent.seconds}
-        print_json({"topic": topic, **counts})
+        print_document({"topic": topic, **counts}, output)
     else:
         report(job, sent)
 

@@ -1,10 +1,10 @@
 """``tidemark txn``: commands and their options. Commands import their work when run."""
 
-import sys
 from typing import Annotated
 
 import typer
 
+from tidemark.cli.apps import command_group
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import (
     BootstrapOption,
@@ -13,13 +13,15 @@ from tidemark.cli.output import (
     OutputOption,
     TransportChoice,
     TransportOption,
+    YesOption,
     bootstrap_for,
+    confirm,
     print_rows,
     say,
 )
 from tidemark.runtime.exit_codes import ExitCode
 
-app = typer.Typer(no_args_is_help=True, help="List, describe and end transactions.")
+app = command_group("List, describe and end transactions.")
 
 _TIMEOUT_MS_MAX = 900_000  # transaction.max.timeout.ms
 TopicOption = Annotated[
@@ -144,7 +146,7 @@ def forget(
     abort_open: Annotated[
         bool, typer.Option("--abort-open", help="Abort the open batch, if any.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     bootstrap: GrpcBootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -152,10 +154,7 @@ def forget(
     from tidemark.cli.client_calls import run
     from tidemark.cli.txn import sinks
 
-    if not yes and sys.stdin.isatty():
-        typer.confirm(
-            "Forget it? Batches that are replayed will be written twice", abort=True, err=True
-        )
+    confirm(f"Forget {sink_id}? Batches that are replayed will be written twice", yes=yes)
     servers = bootstrap_for(bootstrap, TransportChoice.GRPC)
     rows = run(sinks.forget(servers, sink_id, abort_open=abort_open))
     print_rows(rows, tuple(rows[0]), output)
@@ -170,7 +169,7 @@ def abort(
     ] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", min=0)] = None,
     start_offset: Annotated[int | None, typer.Option("--start-offset", min=0)] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -191,8 +190,8 @@ def abort(
             hint="see tidemark txn list, or tidemark txn list --hanging",
             code=ExitCode.USAGE,
         )
-    if not yes and sys.stdin.isatty():
-        typer.confirm("Abort it? Its records will never be delivered", abort=True, err=True)
+    what = transactional_id or f"the transaction in {topic}"
+    confirm(f"Abort {what}? Its records will never be delivered", yes=yes)
     if transactional_id is not None:
         rows = run(admin.abort_by_id(servers, transactional_id))
     else:
