@@ -16,8 +16,8 @@ from broker.shell.broker_server import BrokerServer
 from broker.shell.metrics.collector import BrokerCollector
 from broker.shell.seams import machine_seams
 from controller.config import ControllerConfig
+from controller.shell.metrics import measure
 from controller.shell.node import ControllerNode
-from controller.shell.rest import measure
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import CollectorRegistry
 from share_coordinator.config import ShareCoordinatorConfig

@@ -10,9 +10,11 @@ from tidemark.runtime.service import run_process
 from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.zk_session import ZkSession
 
+from controller.admin.service import AdminService
 from controller.config import SERVICE, ControllerConfig
+from controller.rest.application import make_application
+from controller.shell.metrics import measure
 from controller.shell.node import ControllerNode
-from controller.shell.rest import make_application, measure
 from controller.shell.server import make_server
 
 
@@ -21,11 +23,15 @@ async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
     session = ZkSession(
         config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
     )
-    node = ControllerNode(config, session, Clock())
+    clock = Clock()
+    node = ControllerNode(config, session, clock)
     metrics = Metrics(SERVICE)
     measure(node, metrics)
+    admin = AdminService(config, node, session, clock)
     rest = HttpServer(
-        make_application(node, metrics.registry), config.rest_listen, key="rest.listen"
+        make_application(admin, config, node, metrics.registry),
+        config.rest_listen,
+        key="rest.listen",
     )
     ops = OpsServer(config.ops_listen, metrics.registry, ready=node.problem)
     watchdog = Watchdog(metrics, limit_ms=config.event_loop_stall_ms)
@@ -34,7 +40,8 @@ async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
         await grpc_server.set_serving(serving=True)
         node.election.grpc_endpoint = config.grpc_advertised or str(grpc_server.address)
         try:
-            await node.run(stop)
+            async with admin:
+                await node.run(stop)
         finally:
             await session.stop()
 

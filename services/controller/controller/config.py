@@ -22,6 +22,51 @@ class ControllerConfig(ServiceConfig):
         "127.0.0.1:8080",
         description="address of REST, /metrics, /livez, /readyz and /loglevel",
     )
+    rest_node_timeout_ms: int = Field(
+        1_500,
+        ge=50,
+        le=60_000,
+        description="time within which a broker has to answer a call of REST or the console; its"
+        " part of a list is then reported as missing",
+    )
+    rest_page_wait_ms: int = Field(
+        200,
+        ge=1,
+        le=60_000,
+        description="time for which a list waits for figures of brokers; later ones are shown with"
+        " their age by the next request",
+    )
+    rest_change_timeout_ms: int = Field(
+        15_000, ge=100, le=300_000, description="time within which a change by REST has to be made"
+    )
+    rest_cache_ms: int = Field(
+        2_000,
+        ge=0,
+        le=600_000,
+        description="age up to which figures of brokers are shown without asking again",
+    )
+    rest_body_bytes_max: int = Field(
+        1_048_576,
+        ge=1_024,
+        le=134_217_728,
+        description="maximum size of the body of a request to REST",
+    )
+    rest_requests_max: int = Field(
+        64,
+        ge=1,
+        le=4_096,
+        description="maximum number of REST requests at a time; further ones are answered with 429",
+    )
+    rest_rate_per_second: int = Field(
+        100,
+        ge=1,
+        le=100_000,
+        description="maximum rate of REST requests of one client address; further ones are answered"
+        " with 429",
+    )
+    rest_streams_max: int = Field(
+        64, ge=1, le=4_096, description="maximum number of event streams (server-sent events)"
+    )
     num_partitions: int = Field(
         1, ge=1, le=10_000, description="partitions of a topic whose creator sets no number"
     )

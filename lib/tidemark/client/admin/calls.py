@@ -87,7 +87,7 @@ class AdminCalls(SessionClient):
         transport = self._transport()
         await self._brokers()
         connection = await transport.connection(broker_id, Lane.CONTROL)
-        return await _ask_one(connection, api_key, fields)
+        return await ask_one(connection, api_key, fields)
 
     async def _ask_any(self, api_key: ApiKey, fields: admin_requests.Fields) -> long_tail.Struct:
         """Return any broker's response; retried while the controller is not available."""
@@ -95,7 +95,7 @@ class AdminCalls(SessionClient):
         failures = 0
         while True:
             answer = await self._transport().ask_any(
-                lambda connection: _ask_one(connection, api_key, fields)
+                lambda connection: ask_one(connection, api_key, fields)
             )
             away = ErrorCode.NOT_CONTROLLER in admin_answers.error_codes(answer)
             if not away or deadline.passed(self._clock.now_ms()):
@@ -186,9 +186,10 @@ class AdminCalls(SessionClient):
         )
 
 
-async def _ask_one(
+async def ask_one(
     connection: BrokerConnection, api_key: ApiKey, fields: admin_requests.Fields
 ) -> long_tail.Struct:
+    """Return the response to one request on a connection. Raises ClientError."""
     version = connection.version(api_key)
     body = await connection.request(
         api_key, version, [long_tail.write_request(api_key, version, fields)]

@@ -117,6 +117,11 @@ class ControllerNode:
         self._writes: Inbox[WriteStore] = Inbox(inputs_max=1)
         self._request_ids = itertools.count(1)
         self._replies: dict[int, asyncio.Future[Reply]] = {}
+        self.active = asyncio.Event()
+        """Set while this replica is the active controller and its feed is open."""
+        self.standby = asyncio.Event()
+        """Set while it is not."""
+        self.standby.set()
         self._draining = False
         self._broken: asyncio.Future[None] | None = None
 
@@ -344,10 +349,14 @@ class ControllerNode:
                 self._remove_live(effect)
             case OpenFeed(image):
                 self.feed.open(image)
+                self.standby.clear()
+                self.active.set()
             case Publish():
                 self._publish(effect)
             case CloseFeed():
                 self._writes.drain_nowait()
+                self.active.clear()
+                self.standby.set()
                 self.feed.close(self.hint)
             case Resign(reason):
                 if self._term is not None:

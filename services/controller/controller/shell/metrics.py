@@ -1,44 +1,14 @@
-"""HTTP of the controller: the first resource of Confluent's REST v3, and the operator's pages."""
+"""Metrics of the controller, under the names of Kafka's exporter. A standby has zeros."""
 
 from collections import Counter
 from collections.abc import Iterable
 
-from fastapi import FastAPI
-from prometheus_client.registry import CollectorRegistry
 from tidemark.model.ids import NO_BROKER
 from tidemark.model.metadata import COORDINATOR_KINDS, NO_COORDINATOR, TopicImage
 from tidemark.runtime.metrics import Metrics
-from tidemark.runtime.ops_http import OpsApplication
-from tidemark.runtime.service_config import version
 
 from controller.shell.changes import MILLISECONDS_BUCKETS
 from controller.shell.node import ControllerNode
-
-
-def make_application(node: ControllerNode, registry: CollectorRegistry) -> FastAPI:
-    """Return the application: REST under /v3, and /metrics, /livez, /readyz and /loglevel."""
-    application = FastAPI(title="Tidemark controller", version=version(), redoc_url=None)
-
-    @application.get("/v3/clusters")
-    async def list_clusters() -> dict[str, object]:
-        """Return the cluster of this controller. A standby has only a part of the fields."""
-        return {"kind": "KafkaClusterList", "data": [_cluster(node)]}
-
-    application.mount("/", OpsApplication(registry, ready=node.problem, live=lambda: None))
-    return application
-
-
-def _cluster(node: ControllerNode) -> dict[str, object]:
-    image, active = node.image, node.election.active
-    return {
-        "kind": "KafkaCluster",
-        "cluster_id": None if image is None else image.cluster_id,
-        "replica_id": node.controller_id,
-        "active": node.is_active,
-        "controller_id": None if active is None else active.controller_id,
-        "controller_epoch": None if active is None else active.controller_epoch,
-        "controller_endpoint": None if active is None else active.grpc_endpoint,
-    }
 
 
 def measure(node: ControllerNode, metrics: Metrics) -> None:

@@ -1,0 +1,134 @@
+"""AdminContext: the caller of a function, and everything that the functions share."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import CLUSTER, Authorizer, Operation, Resource
+from tidemark.model.metadata import ClusterImage, TopicImage
+from tidemark.runtime.clock import Clock
+
+from controller.admin.broker_calls import BrokerCalls
+from controller.admin.cache import Aged, AgedCache
+from controller.admin.errors import FORBIDDEN, AdminError, try_again, unknown_topic
+from controller.admin.image import ImageSource
+from controller.shell.node import ControllerNode
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+_VISIBLE_S_MAX: Final = 5.0
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class AdminLimits:
+    """Bounds of the administration of one controller, from its configuration."""
+
+    page_wait_ms: int = 1_000
+    """Time for which a page waits for brokers; figures that are later are missing from it."""
+    page_items_max: int = 1_000
+    calls_max: int = 64
+
+
+@dataclass(slots=True)
+class Shared:
+    """Parts of the administration that live as long as the controller."""
+
+    node: ControllerNode
+    image: ImageSource
+    brokers: BrokerCalls
+    clock: Clock
+    limits: AdminLimits
+    answers: AgedCache[tuple[str, int], Any]
+    """Answers of brokers, by kind of request and broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdminContext:
+    """Caller, and what is shared. One for each request."""
+
+    shared: Shared
+    principal: str = ANONYMOUS
+
+    def with_principal(self, principal: str) -> "AdminContext":
+        """Return the context of another caller."""
+        return replace(self, principal=principal)
+
+    # -- metadata
+
+    @property
+    def image(self) -> ClusterImage:
+        """Metadata of the cluster, on a standby too. Raises AdminError before there is any."""
+        image = self.shared.image()
+        if not image.cluster_id:
+            raise try_again("this controller has no metadata yet: no controller is active")
+        return image
+
+    def topic(self, name: str) -> TopicImage:
+        """Return a topic. Raises AdminError."""
+        topic = self.image.topics.get(name)
+        if topic is None:
+            raise unknown_topic(name)
+        return topic
+
+    async def until_visible(self, shows: Callable[[ClusterImage], bool]) -> None:
+        """Wait until the image of this controller shows a change, which another one made perhaps;
+        not longer than some seconds.
+        """
+        await self.shared.image.until(shows, _VISIBLE_S_MAX)
+
+    # -- authorization
+
+    def require(self, operation: Operation, resource: Resource = CLUSTER) -> None:
+        """Raise AdminError unless the caller may do ``operation`` to ``resource``."""
+        if not self.shared.node.authorizer.authorize(self.principal, operation, resource):
+            raise AdminError(
+                403,
+                FORBIDDEN,
+                f"{self.principal} may not {operation.name} {resource.name}",
+                remedy="grant the operation to this principal",
+            )
+
+    @property
+    def authorizer(self) -> Authorizer:
+        """Authorizer of the controller."""
+        return self.shared.node.authorizer
+
+    # -- brokers
+
+    @property
+    def brokers(self) -> BrokerCalls:
+        """Calls to brokers."""
+        return self.shared.brokers
+
+    async def cached(
+        self, kind: str, broker_id: int, fetch: Callable[[], Awaitable[Value]]
+    ) -> Aged[Value]:
+        """Return a broker's answer, with its age; one that is late is a problem of this item."""
+        return await self.shared.answers.get(
+            (kind, broker_id), fetch, wait_ms=self.shared.limits.page_wait_ms
+        )
+
+    async def each(
+        self, items: Iterable[Item], call: Callable[[Item], Awaitable[Value]]
+    ) -> dict[Item, Value | AdminError]:
+        """Return the result of ``call`` for each item, or its error; calls run side by side, a
+        bounded number at a time.
+        """
+        slots = asyncio.Semaphore(self.shared.limits.calls_max)
+
+        async def one(item: Item) -> Value | AdminError:
+            async with slots:
+                try:
+                    return await call(item)
+                except AdminError as problem:
+                    return problem
+
+        listed = list(items)
+        return dict(zip(listed, await asyncio.gather(*map(one, listed)), strict=True))
+
+
+__all__ = ["ANONYMOUS", "AdminContext", "AdminLimits", "Aged", "Shared", "Struct"]

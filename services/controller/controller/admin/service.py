@@ -1,0 +1,76 @@
+"""AdminService: the parts of the administration that live as long as the controller."""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.zk_session import ZkSession
+
+from controller.admin.broker_calls import BrokerCalls
+from controller.admin.cache import AgedCache
+from controller.admin.context import ANONYMOUS, AdminContext, AdminLimits, Shared
+from controller.admin.errors import try_again
+from controller.admin.image import ImageSource
+from controller.config import ControllerConfig
+from controller.shell.node import ControllerNode
+
+
+class AdminService:
+    """Administration of one controller. An async context manager: exit stops its tasks."""
+
+    def __init__(
+        self, config: ControllerConfig, node: ControllerNode, session: ZkSession, clock: Clock
+    ) -> None:
+        self._config = config
+        self._node = node
+        self._clock = clock
+        self._image = ImageSource(node, session)
+        self._tasks = asyncio.TaskGroup()
+        self._running: list[asyncio.Task[None]] = []
+        self._shared: Shared | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start to follow the cluster's metadata."""
+        await self._tasks.__aenter__()
+        config = self._config
+        self._shared = Shared(
+            node=self._node,
+            image=self._image,
+            brokers=BrokerCalls(
+                self._image,
+                self._clock,
+                timeout_ms=config.rest_node_timeout_ms,
+                change_ms=config.rest_change_timeout_ms,
+            ),
+            clock=self._clock,
+            limits=AdminLimits(page_wait_ms=config.rest_page_wait_ms),
+            answers=AgedCache(self._tasks, self._clock, fresh_ms=config.rest_cache_ms),
+        )
+        self._running.append(self._tasks.create_task(self._image.run(), name="admin-image"))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for task in self._running:
+            task.cancel()
+        try:
+            await self._tasks.__aexit__(kind, error, traceback)
+        finally:
+            shared, self._shared = self.shared, None
+            shared.brokers.close()
+
+    @property
+    def shared(self) -> Shared:
+        """Shared parts. Raises AdminError before the service has been entered."""
+        if self._shared is None:
+            raise try_again("this controller is starting")
+        return self._shared
+
+    def context(self, principal: str = ANONYMOUS) -> AdminContext:
+        """Return the context of one request."""
+        return AdminContext(self.shared, principal)

@@ -1,0 +1,65 @@
+"""HTTP application of the controller: REST under /v3, and the operator's pages."""
+
+from typing import Final
+
+from fastapi import APIRouter, FastAPI
+from prometheus_client.registry import CollectorRegistry
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.ops_http import Application, OpsApplication, Receive, Scope, Send
+from tidemark.runtime.service_config import version
+
+from controller.admin.service import AdminService
+from controller.config import ControllerConfig
+from controller.rest import brokers, clusters, configs, problems, topics
+from controller.rest.limits import Limits
+from controller.shell.node import ControllerNode
+
+ROUTERS: Final[tuple[APIRouter, ...]] = (
+    clusters.router,
+    configs.router,
+    brokers.router,
+    topics.router,
+)
+"""Routers in order of precedence: `topics/-/configs` comes before `topics/{topic_name}/configs`."""
+
+
+def make_rest(admin: AdminService, config: ControllerConfig, clock: Clock) -> FastAPI:
+    """Return the application of REST, with its OpenAPI document at /openapi.json."""
+    application = FastAPI(
+        title="Tidemark",
+        summary="Administration of a Tidemark cluster, in the shapes of Confluent's REST v3",
+        version=version(),
+        docs_url=None,
+        redoc_url=None,
+    )
+    application.state.admin = admin
+    problems.install(application)
+    for router in ROUTERS:
+        application.include_router(router)
+    application.add_middleware(Limits, config=config, clock=clock)
+    return application
+
+
+def make_application(
+    admin: AdminService,
+    config: ControllerConfig,
+    node: ControllerNode,
+    registry: CollectorRegistry,
+) -> Application:
+    """Return the application: REST, and /metrics, /livez, /readyz and /loglevel."""
+    ops = OpsApplication(registry, ready=node.problem, live=lambda: None)
+    return Dispatch(make_rest(admin, config, Clock()), ops)
+
+
+class Dispatch:
+    """ASGI application that gives /v3 and /openapi.json to REST, and all other paths away."""
+
+    def __init__(self, rest: Application, others: Application) -> None:
+        self._rest = rest
+        self._others = others
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        path = scope.get("path", "")
+        is_rest = path == "/openapi.json" or path == "/v3" or path.startswith("/v3/")
+        await (self._rest if is_rest else self._others)(scope, receive, send)

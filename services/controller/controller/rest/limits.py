@@ -1,0 +1,111 @@
+"""ASGI middleware of REST: undecoded paths, and the bounds of body, rate and concurrency."""
+
+import json
+from collections import OrderedDict
+from collections.abc import MutableMapping
+from typing import Any, Final
+
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.ops_http import Application, Receive, Scope, Send
+
+from controller.admin.errors import TOO_MANY
+from controller.config import ControllerConfig
+
+Message = MutableMapping[str, Any]
+
+_TOO_LARGE: Final = 41301
+_CLIENTS_MAX: Final = 10_000
+_EVENTS: Final = b"/events"
+
+
+class _TooLargeError(Exception):
+    """The body is larger than allowed."""
+
+
+class Buckets:
+    """Token buckets of client addresses: ``rate`` requests per second, and as many at once. Pure.
+
+    The addresses that were idle the longest are forgotten first.
+    """
+
+    def __init__(self, rate: int, *, clients_max: int = _CLIENTS_MAX) -> None:
+        self._rate = rate
+        self._clients_max = clients_max
+        self._buckets: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def take(self, client: str, now_ms: int) -> bool:
+        """True if a request of this client is within its rate."""
+        left, at_ms = self._buckets.pop(client, (float(self._rate), now_ms))
+        left = min(float(self._rate), left + (now_ms - at_ms) * self._rate / 1_000)
+        allowed = left >= 1
+        self._buckets[client] = (left - 1 if allowed else left, now_ms)
+        if len(self._buckets) > self._clients_max:
+            self._buckets.popitem(last=False)
+        return allowed
+
+
+class Limits:
+    """Middleware. Paths are matched undecoded, so that a name may contain a slash."""
+
+    def __init__(self, application: Application, config: ControllerConfig, clock: Clock) -> None:
+        self._application = application
+        self._body_bytes_max = config.rest_body_bytes_max
+        self._requests_max = config.rest_requests_max
+        self._buckets = Buckets(config.rest_rate_per_second)
+        self._clock = clock
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or refuse it."""
+        raw = scope.get("raw_path") or b""
+        if scope["type"] != "http" or not raw.startswith(b"/v3"):
+            await self._application(scope, receive, send)
+            return
+        scope["path"] = raw.partition(b"?")[0].decode("latin-1")
+        client = (scope.get("client") or ("unknown", 0))[0]
+        if not self._buckets.take(client, self._clock.now_ms()):
+            await _refuse(send, 429, TOO_MANY, f"{client} sends more requests than allowed")
+            return
+        if self._running >= self._requests_max and not scope["path"].encode().endswith(_EVENTS):
+            await _refuse(send, 429, TOO_MANY, f"{self._running} requests are under way")
+            return
+        self._running += 1
+        try:
+            await self._application(scope, self._bounded(scope, receive), send)
+        except _TooLargeError:
+            words = f"a body may have at most {self._body_bytes_max} bytes"
+            await _refuse(send, 413, _TOO_LARGE, words)
+        finally:
+            self._running -= 1
+
+    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
+        """Return ``receive`` with a bound: by the declared length before anything is read."""
+        headers = dict(scope["headers"])
+        declared = headers.get(b"content-length", b"0")
+        size = int(declared) if declared.isdigit() else 0
+
+        async def bounded() -> Message:
+            nonlocal size
+            if size > self._body_bytes_max:
+                raise _TooLargeError
+            message = await receive()
+            if not declared.isdigit() or declared == b"0":
+                size += len(message.get("body", b""))
+            if size > self._body_bytes_max:
+                raise _TooLargeError
+            return message
+
+        return bounded
+
+
+async def _refuse(send: Send, status: int, error_code: int, message: str) -> None:
+    content = {"error_code": error_code, "message": message, "remedy": "send less at a time"}
+    body = json.dumps(content).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    if status == 429:
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,120 @@
+"""Answers to requests that fail: ``{error_code, message, field, remedy}`` with an HTTP status."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from tidemark.model.errors import TidemarkError
+
+from controller.admin.errors import INTERNAL, UNPROCESSABLE, AdminError
+from controller.rest.shapes import ErrorData
+
+log = logging.getLogger(__name__)
+
+MALFORMED: Final = 40001
+RETRY_AFTER_S: Final = "1"
+
+RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    400: {"model": ErrorData, "description": "a value is not allowed, or the body is no JSON"},
+    403: {"model": ErrorData, "description": "the caller lacks a permission"},
+    404: {"model": ErrorData, "description": "the cluster, or what the path names, does not exist"},
+    413: {"model": ErrorData, "description": "the body is too large"},
+    422: {"model": ErrorData, "description": "a field has a wrong type, or is out of bounds"},
+    429: {"model": ErrorData, "description": "too many requests at a time, or per second"},
+    502: {"model": ErrorData, "description": "a broker or coordinator failed; its log says why"},
+    503: {"model": ErrorData, "description": "not possible now: try again"},
+}
+CHANGES: Final[dict[int | str, dict[str, Any]]] = {
+    409: {"model": ErrorData, "description": "not possible in the present state"},
+}
+GUARDED: Final[dict[int | str, dict[str, Any]]] = {
+    412: {"model": ErrorData, "description": "If-Match does not match: it has changed"},
+}
+
+
+def problem_answer(error: AdminError) -> JSONResponse:
+    """Return the response to a refusal."""
+    content = ErrorData(
+        error_code=error.error_code,
+        message=error.message,
+        field=error.field,
+        remedy=error.remedy,
+    )
+    headers = {"retry-after": RETRY_AFTER_S} if error.status in (429, 503) else None
+    return JSONResponse(content.model_dump(exclude_none=True), error.status, headers)
+
+
+def install(application: FastAPI) -> None:
+    """Answer every failure of an application in the one shape."""
+
+    @application.exception_handler(AdminError)
+    async def _refused(_: Request, error: AdminError) -> JSONResponse:
+        return problem_answer(error)
+
+    @application.exception_handler(TidemarkError)
+    async def _cluster(_: Request, error: TidemarkError) -> JSONResponse:
+        from controller.admin.errors import from_cluster
+
+        return problem_answer(from_cluster(error))
+
+    @application.exception_handler(RequestValidationError)
+    async def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        return problem_answer(_explained(error.errors()))
+
+    @application.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> JSONResponse:
+        answer = problem_answer(_of_http(request, error))
+        answer.headers.update(error.headers or {})
+        return answer
+
+    @application.exception_handler(Exception)
+    async def _bug(request: Request, error: Exception) -> JSONResponse:
+        log.error("REST request failed", exc_info=error, extra={"path": request.url.path})
+        return problem_answer(
+            AdminError(500, INTERNAL, "the controller failed; its log has the reason")
+        )
+
+
+def _explained(errors: Sequence[Mapping[str, Any]]) -> AdminError:
+    """Return one refusal for the errors of pydantic: it names the first one's field."""
+    first = errors[0]
+    if first["type"] in ("json_invalid", "model_attributes_type"):
+        return AdminError(
+            400,
+            MALFORMED,
+            f"the body is not the JSON object that is expected: {first['msg']}",
+            field="body",
+            remedy="send a JSON object, with content-type: application/json",
+        )
+    place, *path = first["loc"]
+    field = ".".join(str(part) for part in path) or str(place)
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return AdminError(
+        422,
+        UNPROCESSABLE,
+        f"{field}: {first['msg']}{more}",
+        field=field,
+        remedy=f"GET /openapi.json describes {place} parameters"
+        if place != "body"
+        else "GET /openapi.json describes the body",
+    )
+
+
+def _of_http(request: Request, error: HTTPException) -> AdminError:
+    path = request.url.path
+    if error.status_code == 404:
+        return AdminError(
+            404, 404, f"{path} does not exist", remedy="GET /openapi.json lists all paths"
+        )
+    if error.status_code == 405:
+        return AdminError(
+            405,
+            405,
+            f"{request.method} {path} is not possible",
+            remedy="the header Allow lists the methods",
+        )
+    return AdminError(error.status_code, error.status_code, str(error.detail))
