@@ -126,7 +126,7 @@ async def partition_replicas(
 
 @router.get("/brokers/{broker_id}/log-dirs", operation_id="getBrokerLogDirectories")
 async def log_dirs(ctx: Ctx, here: Here, broker_id: BrokerIdPath) -> LogDirsData:
-    """Return the log directories of one broker, with the age of the figures; `problem` is the reason
+    """Return the log directories of one broker, with their age; `problem` is the reason
     why figures are missing.
     """
     found = await admin.log_dirs(ctx, broker_id)
