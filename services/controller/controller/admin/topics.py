@@ -292,6 +292,27 @@ async def lookup_at(
     }
 
 
+async def at_time(
+    ctx: AdminContext, partitions: Iterable[PartitionKey], timestamp_ms: int
+) -> dict[PartitionKey, int | str]:
+    """Return the offset of the first record at a time or later (-1: there is none) of each
+    partition, or the reason why it is missing.
+    """
+    wanted = by_leader(ctx.image, partitions)
+    found: dict[PartitionKey, int | str] = dict.fromkeys(
+        wanted.pop(NO_BROKER, []), "the partition has no leader"
+    )
+    answers = await ctx.each(
+        wanted, lambda leader: lookup_at(ctx, leader, wanted[leader], timestamp_ms)
+    )
+    for leader, answer in answers.items():
+        if isinstance(answer, AdminError):
+            found |= dict.fromkeys(wanted[leader], answer.message)
+        else:
+            found |= answer
+    return found
+
+
 async def leader_sizes(ctx: AdminContext, brokers_asked: Iterable[int]) -> dict[PartitionKey, int]:
     """Return the sizes of the logs of partitions on the brokers that lead them, as far as known."""
     topics = ctx.image.topics
