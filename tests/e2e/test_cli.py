@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -201,5 +202,71 @@ def test_no_broker_is_told_with_what_to_try() -> None:
     argv = [*COMMAND, "topic", "list", "-b", "127.0.0.1:1"]
     done = subprocess.run(argv, capture_output=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == ExitCode.UNAVAILABLE
-    assert b"127.0.0.1:1" in done.stderr
+    assert b"address: 127.0.0.1:1" in done.stderr
     assert b"try: " in done.stderr
+
+
+@pytest.mark.feature("AD53")
+def test_an_error_names_address_api_cause_and_next_command(cli: Cli) -> None:
+    done = cli.run("topic", "create", "a", "-r", "9", *cli.kafka)
+    lines = done.stderr.decode().splitlines()
+    assert lines[0].startswith("error: creating topic 'a' failed")
+    assert lines[1:] == [
+        f"  address: {cli.cluster.bootstrap}",
+        "  api: CreateTopics",
+        "  cause: fewer brokers are alive than replicas were asked for",
+        "  try: tidemark cluster brokers",
+    ]
+
+
+@pytest.mark.feature("AD56")
+def test_a_command_in_the_folder_of_an_embedded_cluster_finds_it(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / ".tidemark").symlink_to(cli.cluster.layout.directory)
+    argv = [*COMMAND, "cluster", "brokers", "-o", "json"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, check=False)
+    assert [row["broker"] for row in json.loads(done.stdout)] == [1, 2]
+    assert b"using the embedded cluster in" in done.stderr
+
+
+def completed(cli: Cli, shell: str, words: str) -> str:
+    """What a shell is offered after these words."""
+    environment = {
+        "_TIDEMARK_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+        "_TYPER_COMPLETE_ARGS": words,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "TIDEMARK_BOOTSTRAP": cli.cluster.bootstrap,
+    }
+    asked = subprocess.run(
+        COMMAND, env={**os.environ, **environment}, capture_output=True, check=False
+    )
+    return asked.stdout.decode()
+
+
+@pytest.mark.feature("AD57")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes_commands_options_and_topics(cli: Cli, shell: str) -> None:
+    cli.json("topic", "create", "complete-me", "--if-not-exists", *cli.kafka)
+    assert "describe" in completed(cli, shell, "tidemark topic desc")
+    assert "--all" in completed(cli, shell, "tidemark topic describe --a")
+    assert "complete-me" in completed(cli, shell, "tidemark topic describe complete")
+    assert "group" in completed(cli, shell, "tidemark gr")
+
+
+@pytest.mark.feature("AD57")
+def test_the_shell_completes_groups_and_nothing_without_a_cluster(cli: Cli) -> None:
+    cli.json("topic", "create", "of-group", *cli.kafka)
+    scope = ("--topic", "of-group", "--to-latest", "--execute")
+    cli.json("group", "reset", "billing", *scope, *cli.kafka)
+    assert completed(cli, "bash", "tidemark group describe bil").split() == ["billing"]
+    away = "tidemark topic describe -b 127.0.0.1:1 c"
+    assert completed(cli, "bash", away).split() == []
+
+
+@pytest.mark.feature("AD54")
+@pytest.mark.parametrize("words", [("topic", "delete", "x"), ("group", "delete", "x")])
+def test_nothing_is_deleted_without_an_answer_or_yes(cli: Cli, words: tuple[str, ...]) -> None:
+    done = cli.run(*words, *cli.kafka)
+    assert done.returncode == ExitCode.USAGE
+    assert b"--yes" in done.stderr

@@ -59,6 +59,10 @@ class _LazyCommands(MutableMapping[str, Command]):
         return len(self._places)
 
 
+class ClosedOutputError(Exception):
+    """The reader of the output has closed it."""
+
+
 class LazyGroups(TyperGroup):
     """Root command, with the names and the help of its groups before they are imported."""
 
@@ -67,6 +71,13 @@ class LazyGroups(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = _LazyCommands(self.places)
+
+    def invoke(self, ctx: Context) -> Any:
+        """Run the command. Raises ClosedOutputError, which typer would turn into a failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ClosedOutputError from None
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the list of groups."""

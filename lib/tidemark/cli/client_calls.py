@@ -1,8 +1,8 @@
 """Calls to a cluster, with the client's errors as messages and exit codes."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tidemark.cli.failure import CommandError
 from tidemark.client.errors import (
@@ -12,6 +12,7 @@ from tidemark.client.errors import (
     ConnectionLostError,
     RequestTimedOutError,
 )
+from tidemark.model.errors import ErrorCode
 from tidemark.runtime.exit_codes import ExitCode
 
 T = TypeVar("T")
@@ -24,23 +25,107 @@ _CODES: tuple[tuple[type[ClientError], ExitCode], ...] = (
 )
 
 
-def run(call: Coroutine[Any, Any, T]) -> T:
-    """Run a call to its end. Raises CommandError for errors of the cluster or the network."""
+class Explanation(NamedTuple):
+    """Likely cause of an error, and the command to run next."""
+
+    cause: str
+    command: str
+
+
+_HEALTH = "tidemark cluster health"
+_EXPLANATIONS: Final[Mapping[ErrorCode, Explanation]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Explanation(
+        "it was never created, was deleted, or is spelt differently", "tidemark topic list"
+    ),
+    ErrorCode.INVALID_REPLICATION_FACTOR: Explanation(
+        "fewer brokers are alive than replicas were asked for", "tidemark cluster brokers"
+    ),
+    ErrorCode.LEADER_NOT_AVAILABLE: Explanation("no replica in sync is alive", _HEALTH),
+    ErrorCode.NOT_CONTROLLER: Explanation("no controller is active at the moment", _HEALTH),
+    ErrorCode.NOT_ENOUGH_REPLICAS: Explanation(
+        "fewer replicas are in sync than min.insync.replicas", _HEALTH
+    ),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Explanation(
+        "the coordinator moves, loads, or its partition has no leader", _HEALTH
+    ),
+    ErrorCode.REQUEST_TIMED_OUT: Explanation(
+        "a broker is overloaded, paused or cut off; the request may still be carried out",
+        f"{_HEALTH}, or a longer -X timeout-ms=120000",
+    ),
+    ErrorCode.GROUP_ID_NOT_FOUND: Explanation(
+        "it never committed, was deleted, or its offsets expired", "tidemark group list"
+    ),
+    ErrorCode.NON_EMPTY_GROUP: Explanation(
+        "consumers of the group still run, or their sessions have not ended yet",
+        "tidemark group describe GROUP --members",
+    ),
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: Explanation(
+        "it never wrote, or expired (transactional.id.expiration.ms)", "tidemark txn list"
+    ),
+    ErrorCode.TOPIC_ALREADY_EXISTS: Explanation(
+        "an earlier command or a client created it", "tidemark topic describe, or --if-not-exists"
+    ),
+    ErrorCode.INVALID_CONFIG: Explanation(
+        "the name is misspelt, or the value is out of its bounds", "tidemark config list"
+    ),
+    ErrorCode.UNSUPPORTED_VERSION: Explanation(
+        "the broker's release is older, or the group is of another type",
+        "tidemark cluster brokers",
+    ),
+}
+_ADDRESSES: Final = "tidemark profile show, for the address in use; -b HOST:PORT for another one"
+_CONNECTION_CAUSES: Final[Mapping[str, Explanation]] = {
+    "refused": Explanation(
+        "nothing listens there: the brokers do not run, or listen at other ports",
+        f"tidemark dev status; {_ADDRESSES}",
+    ),
+    "within": Explanation("the host is down, or a firewall drops packets", _ADDRESSES),
+    "not known": Explanation("the host name is misspelt, or DNS does not have it", _ADDRESSES),
+    "does not speak": Explanation(
+        "another service listens there, or the listener needs TLS", _ADDRESSES
+    ),
+    "closed the connection": Explanation(
+        "the broker stopped, or another service listens there", _ADDRESSES
+    ),
+    "unreachable": Explanation("there is no route to the host", _ADDRESSES),
+}
+
+
+def run(call: Coroutine[Any, Any, T], *, api: str = "") -> T:
+    """Run a call to its end; ``api`` names it in messages. Raises CommandError for errors of the
+    cluster or the network.
+    """
     try:
         return asyncio.run(call)
     except ClientError as error:
-        raise as_command_error(error) from None
+        raise as_command_error(error, api=api) from None
     except BaseExceptionGroup as group:
-        raise as_command_error(_first(group)) from None
+        raise as_command_error(_first(group), api=api) from None
 
 
-def as_command_error(error: ClientError) -> CommandError:
-    """Return the client's message, with its advice as the hint, and an exit code."""
-    what, advised, hint = error.message.rpartition("; ")
-    if not advised:
-        what, hint = error.message, ""
-    code = next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.FAILED)
-    return CommandError(f"{what} ({error.code.name})", hint=hint, code=code)
+def as_command_error(error: ClientError, *, api: str = "") -> CommandError:
+    """Return what failed, where, why, and what to try, with an exit code."""
+    explained = _explanation(error)
+    return CommandError(
+        f"{error.what} ({error.code.name})",
+        address=error.where,
+        api=getattr(error, "tidemark_api", api),
+        cause=explained.cause,
+        hint=explained.command,
+        code=next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.FAILED),
+    )
+
+
+def _explanation(error: ClientError) -> Explanation:
+    if isinstance(error, AuthorizationError):
+        return Explanation("the principal lacks the permission", error.advice)
+    if isinstance(error, ConnectionLostError):
+        for words, explanation in _CONNECTION_CAUSES.items():
+            if words in error.what:
+                return explanation
+    if isinstance(error, ClientConfigError) and not error.where:
+        return Explanation("", error.advice or "the addresses and settings of the command")
+    return _EXPLANATIONS.get(error.code, Explanation("", error.advice))
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> ClientError:

@@ -4,13 +4,19 @@ A group of commands is imported when it is used, and a command imports its work 
 that the command line starts fast.
 """
 
+import io
+import os
+import re
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 import typer
+from typer._click.exceptions import ClickException
 
-from tidemark.cli.apps import HELP_OPTIONS, GroupPlace, LazyGroups
+from tidemark.cli import settings
+from tidemark.cli.apps import HELP_OPTIONS, ClosedOutputError, GroupPlace, LazyGroups
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.exit_codes import ExitCode
 
@@ -31,13 +37,19 @@ GROUPS: Final[Mapping[str, GroupPlace]] = {
     ),
     "txn": GroupPlace("tidemark.cli.txn.commands", "List, describe and end transactions."),
     "log": GroupPlace("tidemark.cli.log", "Read the files of a broker."),
+    "profile": GroupPlace(
+        "tidemark.cli.profile_commands", "Create, choose and show profiles: named settings."
+    ),
 }
 _EPILOG = (
-    "Exit codes: 0 done; 1 negative result (it exists already, it is not healthy); 64 wrong"
-    " arguments; 65 unreadable input; 66 no such input; 69 a server or tool is not there;"
-    " 70 a bug; 75 out of time, try again; 77 not allowed; 130 interrupted."
+    "-X and --profile may also follow the command. Exit codes: 0 done; 1 negative result (it exists"
+    " already, it is not healthy); 64 wrong arguments; 65 unreadable input; 66 no such input; 69 a"
+    " server or tool is not there; 70 a bug; 74 a file cannot be read or written; 75 out of time,"
+    " try again; 77 not allowed; 130 interrupted."
 )
-_CLICK_USAGE = 2
+_PAIR: Final = re.compile(r"[a-z][a-z-]*=")
+_HOISTED: Final = ("-X", "--profile")
+"""Options of the root that may also follow a command."""
 
 
 class _Root(LazyGroups):
@@ -66,6 +78,15 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-X", metavar="KEY=VALUE", help="A setting, see `tidemark profile show`; repeatable."
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="Profile of this command.")
+    ] = None,
     version: Annotated[
         bool,
         typer.Option(
@@ -74,23 +95,74 @@ def root(
     ] = False,
 ) -> None:
     """Tidemark: a distributed, replicated log that speaks Kafka's protocol."""
+    settings.begin(given or (), profile)
+
+
+def hoisted(words: Sequence[str]) -> list[str]:
+    """Return the words with ``-X KEY=VALUE`` and ``--profile NAME`` moved before the command.
+
+    A ``-X`` is moved only if a pair follows, and nothing is moved from behind ``--``.
+    """
+    first: list[str] = []
+    rest = list(words)
+    place = 0
+    while place < len(rest) - 1 and rest[place] != "--":
+        option, value = rest[place], rest[place + 1]
+        if option in _HOISTED and (option != "-X" or _PAIR.match(value)):
+            first += rest[place : place + 2]
+            del rest[place : place + 2]
+        else:
+            place += 1
+    return first + rest
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command; return its exit code. Every failure becomes a message on stderr."""
+    command = typer.main.get_command(app)
+    try:
+        _check_text(words)
+        code = command.main(hoisted(words), prog_name="tidemark", standalone_mode=False)
+        sys.stdout.flush()
+    except ClickException as error:
+        error.show()
+        return ExitCode.USAGE
+    except typer.Abort:
+        sys.stderr.write("aborted; nothing was changed\n")
+        return ExitCode.FAILED
+    except CommandError as error:
+        sys.stderr.write("\n".join(error.lines()) + "\n")
+        return error.exit_code
+    except (BrokenPipeError, ClosedOutputError):
+        # The reader of the output (head, less) has closed it. What is still buffered goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except Exception:  # noqa: BLE001 - the outermost frame: printed, then the exit code of a bug
+        sys.stderr.write(traceback.format_exc())
+        sys.stderr.write("error: this is a bug of tidemark\n  try: report the lines above\n")
+        return ExitCode.INTERNAL
+    if code == ExitCode.INTERRUPTED:
+        sys.stderr.write("interrupted\n")
+    return code or ExitCode.OK
+
+
+def _check_text(words: Sequence[str]) -> None:
+    """Raise CommandError for an argument that is not UTF-8: names and values are text."""
+    for number, word in enumerate(words, 1):
+        if any("\ud800" <= char <= "\udfff" for char in word):
+            raise CommandError(
+                f"argument {number} is not UTF-8",
+                hint="names and values are text; records with other bytes can come from a file",
+                code=ExitCode.USAGE,
+            )
 
 
 def main() -> None:
-    """Run one command and exit with its documented code."""
-    try:
-        app()
-    except SystemExit as ending:
-        sys.exit(ExitCode.USAGE if ending.code == _CLICK_USAGE else ending.code)
-    except CommandError as error:
-        sys.stderr.write(f"error: {error.what}\n")
-        if error.hint:
-            sys.stderr.write(f"  try: {error.hint}\n")
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # The reader of the output (head, less) has closed it.
-        sys.stderr.close()
-        sys.exit(ExitCode.OK)
+    """Run the command of this process and exit with its documented code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that is not UTF-8 shows escapes instead of ending the command.
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))
 
 
 if __name__ == "__main__":

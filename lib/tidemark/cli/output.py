@@ -9,7 +9,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from typer._click.core import ParameterSource
 
+from tidemark.cli import settings
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.exit_codes import ExitCode
 
@@ -33,11 +35,19 @@ class OutputFormat(StrEnum):
         return self in (OutputFormat.TABLE, OutputFormat.WIDE)
 
 
+def _chosen_output(ctx: typer.Context, value: OutputFormat) -> OutputFormat:
+    """Return the option's value, or the setting's without an option."""
+    if ctx.resilient_parsing or ctx.get_parameter_source("output") is not ParameterSource.DEFAULT:
+        return value
+    return OutputFormat(settings.look_up("output").value or value)
+
+
 OutputOption = Annotated[
     OutputFormat,
     typer.Option(
         "--output",
         "-o",
+        callback=_chosen_output,
         help="table, or wide with every column, for people; json or yaml for programs.",
     ),
 ]
@@ -46,9 +56,8 @@ BootstrapOption = Annotated[
     typer.Option(
         "--bootstrap",
         "-b",
-        envvar="TIDEMARK_BOOTSTRAP",
         metavar="HOST:PORT,...",
-        help="Addresses of some brokers; default: the development cluster's.",
+        help="Addresses of some brokers; default: the setting bootstrap.",
     ),
 ]
 GrpcBootstrapOption = Annotated[
@@ -56,14 +65,11 @@ GrpcBootstrapOption = Annotated[
     typer.Option(
         "--bootstrap",
         "-b",
-        envvar="TIDEMARK_GRPC_BOOTSTRAP",
         metavar="HOST:PORT,...",
-        help="gRPC addresses of brokers; default: the development cluster's.",
+        help="gRPC addresses of brokers; default: the setting grpc-bootstrap.",
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-_DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
-_DEFAULT_GRPC_BOOTSTRAP: Final = "127.0.0.1:9292"
 
 
 class TransportChoice(StrEnum):
@@ -80,10 +86,10 @@ TransportOption = Annotated[
 
 
 def bootstrap_for(bootstrap: str | None, transport: TransportChoice = TransportChoice.KAFKA) -> str:
-    """Return the given addresses, or those of an embedded cluster."""
+    """Return the given addresses, or those of the settings. Raises CommandError."""
     if bootstrap is not None:
         return bootstrap
-    return _DEFAULT_GRPC_BOOTSTRAP if transport is TransportChoice.GRPC else _DEFAULT_BOOTSTRAP
+    return settings.address("grpc-bootstrap" if transport is TransportChoice.GRPC else "bootstrap")
 
 
 Row = Mapping[str, object]

@@ -47,13 +47,18 @@ __all__ = [
 
 
 class ClientError(TidemarkError):
-    """Base of all exceptions of the client, with Kafka's ``code``, and ``where`` it occurred."""
+    """Base of all exceptions of the client, with Kafka's ``code``, and ``where`` it occurred.
+
+    ``message`` is ``what`` failed, the place, and ``advice``.
+    """
 
     hint: ClassVar[str] = ""
 
     def __init__(self, code: ErrorCode, message: str, *, where: str = "", hint: str = "") -> None:
         advice = hint or self.hint
         place = f" at {where}" if where else ""
+        self.what = message
+        self.advice = advice
         super().__init__(code, f"{message}{place}" + (f"; {advice}" if advice else ""))
         self.where = where
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tidemark.client.admin.admin import Admin
+from tidemark.cli.admin_client import open_admin
 from tidemark.client.wire.metadata_cache import PartitionView
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 async def brokers(bootstrap: str) -> list[Row]:
     """Return a row for each live broker, with the numbers of its leaderships and replicas."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         cluster = await admin.describe_cluster()
         partitions = [one for _, one in _partitions(await admin.describe_topics())]
     return [
@@ -31,7 +31,7 @@ async def brokers(bootstrap: str) -> list[Row]:
 
 async def health(bootstrap: str) -> Row:
     """Return the partitions without a leader, and those with replicas that are not in sync."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         cluster = await admin.describe_cluster()
         partitions = list(_partitions(await admin.describe_topics()))
     leaderless = [name for name, one in partitions if one.leader < 0]
@@ -52,7 +52,7 @@ async def elect_leaders(
     bootstrap: str, partitions: Sequence[TopicPartition] | None, *, unclean: bool
 ) -> list[Row]:
     """Return a row for each of ``partitions``; with None, for all that needed an election."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         results = await admin.elect_leaders(partitions, unclean=unclean)
     return [
         {"topic": topic, "partition": partition, "result": _word(code), "error": code.name}

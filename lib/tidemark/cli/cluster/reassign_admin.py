@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidemark.cli.admin_client import open_admin
 from tidemark.cli.cluster import reassign_plan, reassign_throttle
 from tidemark.cli.cluster.reassign_plan import Move, PlanError, Replicas, Site
 from tidemark.cli.failure import CommandError
@@ -57,7 +58,7 @@ class Outcome(NamedTuple):
 
 async def plan(bootstrap: str, target: Target) -> Plan:
     """Compute a plan without changing anything. Raises CommandError, ClientError."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         alive = [broker.broker_id for broker in (await admin.describe_cluster()).brokers]
         _require_alive(target.brokers, alive)
         current = _assignment(await admin.describe_topics(target.topics or None))
@@ -98,7 +99,7 @@ async def apply(bootstrap: str, order: Order, save: Callable[[Assignment], None]
     """Set throttles, then submit the moves. ``save`` is called with the present assignment before
     any change. Raises CommandError for an order that cannot be applied.
     """
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         before = await before_order(admin, order)
         save(before)
         ongoing = await admin.list_partition_reassignments()
@@ -168,7 +169,7 @@ def _flow(
 
 async def cancel(bootstrap: str, named: Iterable[TopicPartition] | None) -> dict[str, list[str]]:
     """Cancel the moves of these partitions, or all. Raises CommandError if there are none."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         ongoing = await admin.list_partition_reassignments()
         wanted = list(ongoing) if named is None else list(named)
         moving = [name for name in wanted if name in ongoing]

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from tidemark.cli.admin_client import open_admin
 from tidemark.cli.cluster import reassign_throttle
 from tidemark.client.admin.admin import Admin, Reassignment, ReplicaBounds
 from tidemark.client.errors import ClientError
@@ -78,7 +79,7 @@ async def watch(
     wanted = None if asked.target is None else set(asked.target)
     seen: dict[TopicPartition, Replicas] = dict(asked.target or {})
     looks_left = LOOKS_AGAIN
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         while True:
             ongoing = await admin.list_partition_reassignments()
             moving = {k: v for k, v in ongoing.items() if wanted is None or k in wanted}

@@ -193,7 +193,7 @@ def _addresses(layout: "Layout") -> dict[str, str]:
     ports = layout.shape.ports
     return {
         "bootstrap": layout.bootstrap,
-        "grpc": ",".join(f"{HOST}:{ports.grpc + n}" for n in range(layout.shape.brokers)),
+        "grpc": layout.grpc_bootstrap,
         "rest": f"http://{HOST}:{ports.rest}",
         "zookeeper": layout.zookeeper_connect,
         "directory": str(layout.directory),

@@ -185,6 +185,12 @@ class Layout:
         return ",".join(f"{HOST}:{port}" for port in ports)
 
     @property
+    def grpc_bootstrap(self) -> str:
+        """gRPC addresses of the brokers."""
+        ports = (self.shape.ports.grpc + place for place in range(self.shape.brokers))
+        return ",".join(f"{HOST}:{port}" for port in ports)
+
+    @property
     def zookeeper_connect(self) -> str:
         """Address of ZooKeeper with the cluster's chroot."""
         return f"{HOST}:{self.shape.ports.zookeeper}/tidemark"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tidemark.cli.admin_client import open_admin
 from tidemark.cli.client_calls import as_command_error
 from tidemark.cli.failure import CommandError
 from tidemark.cli.first_records import first_timestamps
@@ -38,7 +39,7 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 
 async def list_all(bootstrap: str, *, states: Iterable[str], kinds: Iterable[str]) -> list[Row]:
     """Return a row for each group."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         groups = await admin.list_groups(states=states, kinds=kinds)
     return [
         {
@@ -58,7 +59,7 @@ async def describe(
     """Return a row for each group, with its members and partitions. With ``stable`` the time lag is
     that of a read_committed consumer. Raises GroupNotFoundError.
     """
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         return [
             await _describe_one(admin, bootstrap, name, stable=stable, zookeeper=zookeeper)
             for name in group_ids
@@ -70,7 +71,7 @@ async def configs(bootstrap: str, group_id: str) -> list[Row]:
     origin of the value.
     """
     resource = ConfigResource("group", group_id)
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         entries = (await admin.describe_configs([resource]))[resource]
     return [
         {"name": name, "value": entry.value, "source": entry.source}
@@ -82,7 +83,7 @@ async def configure(
     bootstrap: str, group_id: str, changes: Sequence[AlterConfig], *, validate_only: bool
 ) -> None:
     """Change the group's own configuration, all or nothing. Raises ClientConfigError."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         await admin.alter_configs(
             {ConfigResource("group", group_id): changes}, validate_only=validate_only
         )
@@ -179,7 +180,7 @@ async def reset(job: ResetJob) -> list[Row]:
     """Move offsets if ``execute``; return a row for each partition. Raises GroupNotEmptyError,
     CommandError.
     """
-    async with Admin(job.bootstrap) as admin:
+    async with open_admin(job.bootstrap) as admin:
         group = await _group_or_none(admin, job.group_id)
         if group is not None and not group.is_quiet:
             raise GroupNotEmptyError(
@@ -218,7 +219,7 @@ def move_row(move: Move, *, execute: bool) -> Row:
 async def delete(bootstrap: str, group_ids: Sequence[str], topics: Sequence[str]) -> list[Row]:
     """Delete whole groups, or only their offsets in some topics. Raises GroupNotEmptyError."""
     rows: list[Row] = []
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         for name in group_ids:
             if topics:
                 committed = await admin.list_group_offsets(name)

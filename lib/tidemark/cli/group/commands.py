@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.apps import command_group
+from tidemark.cli.arguments import GroupArgument, GroupsArgument
 from tidemark.cli.failure import CommandError
 from tidemark.cli.group.config import (
     SettingsOption,
@@ -26,9 +27,6 @@ from tidemark.cli.output import (
 from tidemark.runtime.exit_codes import ExitCode
 
 app = command_group("List, describe, reset and delete consumer groups.")
-
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
-GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP...")]
 
 _PARTITION_COLUMNS = (
     "topic",

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from tidemark.cli.admin_client import open_admin
 from tidemark.cli.group.admin import configs as group_configs
 from tidemark.cli.group.admin import in_scope, log_bounds, move_row
 from tidemark.cli.group.reset_plan import Scope, Target, plan, timestamp_for
-from tidemark.client.admin.admin import Admin
 from tidemark.client.admin.share_types import ShareGroupDescription
 from tidemark.client.errors import GroupNotEmptyError
 from tidemark.client.share.share_views import ShareLag, ShareRange, ShareViews
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 async def list_all(bootstrap: str, *, states: Iterable[str]) -> list[Row]:
     """Return a row for each share group."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         groups = await admin.list_groups(states=states, kinds=["share"])
     return [
         {"group": each.group_id, "state": each.state, "coordinator": each.coordinator}
@@ -34,7 +34,7 @@ async def list_all(bootstrap: str, *, states: Iterable[str]) -> list[Row]:
 async def describe(bootstrap: str, group_ids: Sequence[str]) -> list[Row]:
     """Return a row for each group, with its members and partitions. Raises GroupNotFoundError."""
     rows = []
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         for group_id in group_ids:
             group = (await admin.describe_share_groups([group_id]))[group_id]
             offsets = await admin.list_share_group_offsets(group_id)
@@ -112,7 +112,7 @@ async def reset(
     """Move start offsets if ``execute``; return a row for each partition. Raises
     GroupNotEmptyError, CommandError.
     """
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         group = (await admin.describe_share_groups([group_id]))[group_id]
         if not group.is_quiet:
             raise GroupNotEmptyError(
@@ -140,7 +140,7 @@ async def reset(
 async def delete(bootstrap: str, group_ids: Sequence[str], topics: Sequence[str]) -> list[Row]:
     """Delete whole groups, or only what they have of some topics. Raises GroupNotEmptyError."""
     rows: list[Row] = []
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         for group_id in group_ids:
             if topics:
                 await admin.delete_share_group_offsets(group_id, topics)

@@ -6,6 +6,12 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.apps import command_group
+from tidemark.cli.arguments import (
+    ShareGroupArgument,
+    ShareGroupsArgument,
+    TopicArgument,
+    TopicsArgument,
+)
 from tidemark.cli.failure import CommandError
 from tidemark.cli.group.config import (
     SettingsOption,
@@ -28,9 +34,6 @@ from tidemark.cli.output import (
 )
 
 app = command_group("List, describe, consume and reset share groups.")
-
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
-GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP...")]
 
 _PARTITION_COLUMNS = ("topic", "partition", "start_offset", "lag", "leader_epoch", "members")
 _COUNTS = (
@@ -86,7 +89,7 @@ def list_groups(
 
 @app.command()
 def describe(
-    groups: GroupsArgument,
+    groups: ShareGroupsArgument,
     *,
     members: Annotated[
         bool, typer.Option("--members", "-m", help="Also show members and their partitions.")
@@ -112,8 +115,8 @@ def describe(
 
 @app.command()
 def consume(
-    group: GroupArgument,
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...")],
+    group: ShareGroupArgument,
+    topics: TopicsArgument,
     *,
     outcome: Annotated[
         OutcomeChoice, typer.Option("--outcome", help="Outcome of every record.")
@@ -160,8 +163,8 @@ def consume(
 
 @app.command()
 def browse(
-    group: GroupArgument,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    group: ShareGroupArgument,
+    topic: TopicArgument,
     partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
     *,
     first: Annotated[int, typer.Option("--from", min=0, help="First offset.")] = 0,
@@ -188,7 +191,7 @@ def browse(
 
 @app.command()
 def reset(
-    group: GroupArgument,
+    group: ShareGroupArgument,
     *,
     topic: Annotated[
         list[str] | None,
@@ -248,7 +251,7 @@ def reset(
 
 @app.command()
 def delete(
-    groups: GroupsArgument,
+    groups: ShareGroupsArgument,
     *,
     topic: Annotated[
         list[str] | None,
@@ -270,7 +273,7 @@ def delete(
 
 @app.command()
 def config(
-    group: GroupArgument,
+    group: ShareGroupArgument,
     *,
     settings: SettingsOption = None,
     unset: UnsetOption = None,

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from tidemark.cli.admin_client import open_admin
 from tidemark.cli.output import Row
-from tidemark.client.admin.admin import Admin
 from tidemark.client.admin.types import AlterConfig, ConfigEntry, ConfigResource, NewTopic
 from tidemark.client.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from tidemark.client.wire.metadata_cache import PartitionView
@@ -16,7 +16,7 @@ async def create(
 ) -> list[Row]:
     """Create topics one by one; return a row for each. Raises ClientError."""
     rows: list[Row] = []
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         for topic in topics:
             try:
                 created = await admin.create_topics([topic], validate_only=validate_only)
@@ -40,7 +40,7 @@ async def create(
 
 async def list_all(bootstrap: str, *, internal: bool) -> list[Row]:
     """Return name, partitions, replicas and leaderless partitions of every topic."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         topics = await admin.describe_topics()
     return [
         {
@@ -59,7 +59,7 @@ async def describe(bootstrap: str, names: Sequence[str], *, all_configs: bool) -
     UnknownTopicOrPartitionError.
     """
     resources = [ConfigResource("topic", name) for name in names]
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         topics = await admin.describe_topics(names)
         configs = await admin.describe_configs(resources)
     return [
@@ -102,7 +102,7 @@ async def alter(
     validate_only: bool,
 ) -> None:
     """Change the configuration, then the partitions: a failure of the first changes nothing."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         if changes:
             resource = ConfigResource("topic", name)
             await admin.alter_configs({resource: changes}, validate_only=validate_only)
@@ -113,7 +113,7 @@ async def alter(
 async def delete(bootstrap: str, names: Sequence[str], *, if_exists: bool) -> list[Row]:
     """Delete topics one by one. Raises UnknownTopicOrPartitionError unless ``if_exists``."""
     rows: list[Row] = []
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         for name in names:
             try:
                 await admin.delete_topics([name])

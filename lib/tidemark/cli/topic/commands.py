@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli.apps import command_group
+from tidemark.cli.arguments import TopicArgument, TopicsArgument
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import (
     BootstrapOption,
@@ -24,8 +25,7 @@ from tidemark.runtime.exit_codes import ExitCode
 
 app = command_group("Create, describe, change, write and read topics.")
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
-TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
+NewTopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
 ConfigOption = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a config; may be repeated."),
@@ -52,7 +52,7 @@ class Acks(StrEnum):
 
 @app.command()
 def create(
-    topics: TopicsArgument,
+    topics: NewTopicsArgument,
     *,
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", help="-1: the cluster's default.")

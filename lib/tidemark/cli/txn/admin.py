@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from tidemark.cli.admin_client import open_admin
 from tidemark.cli.failure import CommandError
 from tidemark.cli.first_records import first_timestamps
 from tidemark.cli.txn.hanging import (
@@ -24,7 +25,7 @@ async def list_all(
     bootstrap: str, *, states: Iterable[str], pattern: str | None, duration_ms_min: int
 ) -> list[Row]:
     """Return a row for each transactional id."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         try:
             listed = await admin.list_transactions(
                 states=states, pattern=pattern, duration_ms_min=duration_ms_min
@@ -38,7 +39,7 @@ async def list_all(
 
 async def list_hanging(bootstrap: str, topics: Sequence[str], *, timeout_ms_max: int) -> list[Row]:
     """Return a row for each open transaction that neither producer nor coordinator will end."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         now_ms = Clock().wall_ms()
         open_now = await admin.open_transactions(await _partitions(admin, topics))
         found = suspects(open_now, now_ms=now_ms, timeout_ms_max=timeout_ms_max)
@@ -51,7 +52,7 @@ async def list_hanging(bootstrap: str, topics: Sequence[str], *, timeout_ms_max:
 
 async def holders(bootstrap: str, topics: Sequence[str]) -> list[Row]:
     """Return the transactions that hold back last stable offsets, longest first."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         open_now = await admin.open_transactions(await _partitions(admin, topics))
         first = {part: OpenTransaction(part, each[0]) for part, each in open_now.items()}
         known = await _known(admin, {each.producer.producer_id for each in first.values()})
@@ -74,7 +75,7 @@ async def describe(bootstrap: str, transactional_ids: Sequence[str]) -> list[Row
     """Return a row for each transactional id, with its partitions. Raises
     TransactionalIdNotFoundError.
     """
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         return await _describe(admin, transactional_ids)
 
 
@@ -109,7 +110,7 @@ def _described(each: TransactionDescription, now_ms: int) -> Row:
 
 async def abort_by_id(bootstrap: str, transactional_id: str) -> list[Row]:
     """Abort the open transaction at its coordinator, and fence the producer."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         await admin.describe_transactions([transactional_id])
         await admin.fence_producers([transactional_id])
     return [{"transactional_id": transactional_id, "outcome": "aborted, producer fenced"}]
@@ -117,7 +118,7 @@ async def abort_by_id(bootstrap: str, transactional_id: str) -> list[Row]:
 
 async def abort_at(bootstrap: str, partition: TopicPartition, start_offset: int) -> list[Row]:
     """Write an abort marker to one partition, for the transaction that begins at an offset."""
-    async with Admin(bootstrap) as admin:
+    async with open_admin(bootstrap) as admin:
         open_here = (await admin.open_transactions([partition])).get(partition, [])
         producer = _at_offset(partition, open_here, start_offset)
         await admin.abort_transaction(partition, producer)

@@ -97,6 +97,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, TransactionAdmin):
 
         Raises UnknownTopicOrPartitionError.
         """
+        self.last_api = ApiKey.METADATA
         names = None if topics is None else list(topics)
         if names is not None and not names:
             return {}
@@ -172,6 +173,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, TransactionAdmin):
         self, queries: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return the offset of each timestamp in ms, or OffsetSpec; -1 without a later record."""
+        self.last_api = ApiKey.LIST_OFFSETS
         lookup = OffsetLookup(self._session.cluster, self._transport(), self.config, self._clock)
         return await lookup.look_up(
             {TopicPartition(*partition): int(query) for partition, query in queries.items()},
@@ -183,6 +185,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, TransactionAdmin):
 
     async def describe_cluster(self) -> ClusterDescription:
         """Return the live brokers, as one broker reports them."""
+        self.last_api = ApiKey.METADATA
         cluster = await self._transport().describe((), auto_create=False)
         brokers = tuple(cluster.brokers[number] for number in sorted(cluster.brokers))
         return ClusterDescription(cluster.cluster_id, cluster.controller_id, brokers)

@@ -39,6 +39,8 @@ class AdminCalls(SessionClient):
         self.config = with_settings(config or AdminConfig(), settings)
         self._clock = clock or Clock()
         self._bootstrap_servers = bootstrap_servers
+        self.last_api = ApiKey.METADATA
+        """API of the latest request, for messages about its failure."""
         self._backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         self._session = Session(
             bootstrap_servers, replace(self.config, transport="kafka"), self._clock
@@ -82,6 +84,7 @@ class AdminCalls(SessionClient):
     async def _ask(
         self, broker_id: int | None, api_key: ApiKey, fields: admin_requests.Fields
     ) -> long_tail.Struct:
+        self.last_api = api_key
         if broker_id is None:
             return await self._ask_any(api_key, fields)
         transport = self._transport()
@@ -91,6 +94,7 @@ class AdminCalls(SessionClient):
 
     async def _ask_any(self, api_key: ApiKey, fields: admin_requests.Fields) -> long_tail.Struct:
         """Return any broker's response; retried while the controller is not available."""
+        self.last_api = api_key
         deadline = Deadline.after(self.config.default_api_timeout_ms, self._clock.now_ms())
         failures = 0
         while True:
@@ -180,6 +184,7 @@ class AdminCalls(SessionClient):
         version_max: int | None = None,
     ) -> long_tail.Struct:
         """Return the response of a group's or transactional id's coordinator, wherever it moves."""
+        self.last_api = api_key
         coordinator = Coordinator(self._session, self.config, self._clock, key, kind)
         return await coordinator.ask_until(
             self._deadline(), api_key, lambda: fields, problem_of, version_max=version_max

@@ -1,6 +1,8 @@
 """One TCP connection to a broker: pipelined requests, matched to responses by correlation id."""
 
 import asyncio
+import os
+import socket
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, cast
@@ -76,7 +78,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             ) from None
         except OSError as problem:
             raise ConnectionLostError(
-                ErrorCode.NETWORK_EXCEPTION, f"cannot connect: {problem}", where=str(address)
+                ErrorCode.NETWORK_EXCEPTION,
+                f"cannot connect: {_reason(problem)}",
+                where=str(address),
             ) from None
         try:
             await connection.negotiate()
@@ -312,4 +316,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _loss(self) -> ConnectionLostError:
         """Return a new exception for each request: a shared one would collect all tracebacks."""
         assert self._lost is not None, "not lost"
-        return ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, self._lost.message)
+        return ConnectionLostError(
+            ErrorCode.NETWORK_EXCEPTION,
+            self._lost.what,
+            where=self._lost.where,
+            hint=self._lost.advice,
+        )
+
+
+def _reason(problem: OSError) -> str:
+    """Return why a connection failed, without the address."""
+    if isinstance(problem, socket.gaierror) or not problem.errno:
+        return problem.strerror or str(problem)
+    return os.strerror(problem.errno)

@@ -275,7 +275,7 @@ class GrpcTransport:
                 error = problem
             if not error.retriable:
                 raise error
-            problems.append(f"{address}: {error.message}")
+            problems.append(f"{address}: {error.what}")
         raise ConnectionLostError(
             ErrorCode.NETWORK_EXCEPTION, "no broker answers (" + " | ".join(problems) + ")"
         )

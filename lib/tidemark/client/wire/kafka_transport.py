@@ -95,7 +95,7 @@ class KafkaTransport:
             except ClientError as problem:
                 if not isinstance(problem, ConnectionLostError) and not problem.retriable:
                     raise
-                problems.append(f"{address}: {problem.message}")
+                problems.append(f"{address}: {problem.what}")
         raise ConnectionLostError(
             ErrorCode.NETWORK_EXCEPTION, "no broker answers (" + " | ".join(problems) + ")"
         )

@@ -6,6 +6,7 @@ from tidemark.client.errors import (
     ClientError,
     ConnectionLostError,
     TopicAlreadyExistsError,
+    error_for,
 )
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.exit_codes import ExitCode
@@ -28,9 +29,41 @@ def test_each_failure_has_its_exit_code(error: ClientError, code: ExitCode) -> N
 
 
 def test_a_failure_says_what_where_and_what_to_try() -> None:
-    told = as_command_error(AWAY)
-    assert told.what == "no broker answers at b:9092 (NETWORK_EXCEPTION)"
-    assert told.hint == "check the address and that the broker is up"
+    told = as_command_error(AWAY, api="Metadata")
+    assert list(told.lines()) == [
+        "error: no broker answers (NETWORK_EXCEPTION)",
+        "  address: b:9092",
+        "  api: Metadata",
+        "  try: check the address and that the broker is up",
+    ]
+
+
+@pytest.mark.feature("AD53")
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ("cannot connect: Connection refused", "nothing listens there"),
+        ("no connection within 100 ms", "the host is down"),
+        ("cannot connect: Name or service not known", "misspelt"),
+        ("the peer does not speak Kafka's protocol: a frame", "TLS"),
+    ],
+)
+def test_a_lost_connection_has_its_likely_cause(words: str, cause: str) -> None:
+    lost = ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, f"no broker answers (b:1: {words})")
+    told = as_command_error(lost)
+    assert cause in told.cause
+    assert "tidemark" in told.hint
+
+
+@pytest.mark.feature("AD53")
+def test_an_explanation_names_commands_that_exist() -> None:
+    error = error_for(ErrorCode.GROUP_ID_NOT_FOUND, "describing group 'g' failed", where="b:9092")
+    assert list(as_command_error(error).lines()) == [
+        "error: describing group 'g' failed (GROUP_ID_NOT_FOUND)",
+        "  address: b:9092",
+        "  cause: it never committed, was deleted, or its offsets expired",
+        "  try: tidemark group list",
+    ]
 
 
 async def _fail(error: BaseException) -> None:

@@ -1,0 +1,69 @@
+"""Arguments that many commands have, with completion of their names in the shell."""
+
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+import typer
+
+from tidemark.cli import settings
+from tidemark.cli.failure import CommandError
+
+_COMPLETION_MS_MAX: Final = 1_500
+"""Time for which a shell waits for names."""
+
+
+def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the topics that begin so; none without a cluster."""
+    return _names(ctx, incomplete, kinds=None)
+
+
+def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the consumer groups that begin so."""
+    return _names(ctx, incomplete, kinds=("classic", "consumer"))
+
+
+def complete_share_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the share groups that begin so."""
+    return _names(ctx, incomplete, kinds=("share",))
+
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topics)]
+TopicsArgument = Annotated[
+    list[str], typer.Argument(metavar="TOPIC...", autocompletion=complete_topics)
+]
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_groups)]
+GroupsArgument = Annotated[
+    list[str], typer.Argument(metavar="GROUP...", autocompletion=complete_groups)
+]
+ShareGroupArgument = Annotated[
+    str, typer.Argument(metavar="GROUP", autocompletion=complete_share_groups)
+]
+ShareGroupsArgument = Annotated[
+    list[str], typer.Argument(metavar="GROUP...", autocompletion=complete_share_groups)
+]
+
+
+def _names(ctx: typer.Context, incomplete: str, *, kinds: Iterable[str] | None) -> list[str]:
+    """Return names from the cluster that begin with ``incomplete``; none if it does not answer."""
+    import asyncio
+
+    from tidemark.client.errors import ClientError
+
+    root = ctx.find_root().params
+    given = [*(root.get("given") or ()), f"timeout-ms={_COMPLETION_MS_MAX}"]
+    try:
+        settings.begin(given, root.get("profile"), quiet=True)
+        servers = ctx.params.get("bootstrap") or settings.address("bootstrap")
+        names = asyncio.run(_listed(servers, kinds))
+    except (ClientError, CommandError, OSError, BaseExceptionGroup):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+async def _listed(servers: str, kinds: Iterable[str] | None) -> list[str]:
+    from tidemark.cli.admin_client import open_admin
+
+    async with open_admin(servers) as admin:
+        if kinds is None:
+            return await admin.list_topics()
+        return [each.group_id for each in await admin.list_groups(kinds=kinds)]

@@ -1,0 +1,181 @@
+"""Settings of the command line, and where each value comes from.
+
+In this order: an option of the command, ``-X key=value``, an environment variable, the profile, the
+embedded cluster of this directory, the default.
+"""
+
+import difflib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidemark.cli import profiles
+from tidemark.cli.failure import CommandError
+from tidemark.runtime.exit_codes import ExitCode
+
+EMBEDDED: Final = ".tidemark"
+_TIMEOUT_MS_MAX: Final = 3_600_000
+
+
+class Setting(NamedTuple):
+    """One setting; its environment variable is TIDEMARK_ and the name in capitals."""
+
+    purpose: str
+    default: str | None = None
+    lowest: int | None = None
+    highest: int | None = None
+    choices: tuple[str, ...] = ()
+
+    def problem(self, value: str) -> str | None:
+        """Return why a value cannot be used; None if it can."""
+        if not value:
+            return "the value is empty"
+        if self.choices and value not in self.choices:
+            return f"expected one of {', '.join(self.choices)}"
+        if self.lowest is None or self.highest is None:
+            return None
+        if not (value.isascii() and value.isdecimal()):
+            return "expected a whole number"
+        inside = self.lowest <= int(value) <= self.highest
+        return None if inside else f"expected {self.lowest} to {self.highest}"
+
+
+SETTINGS: Final[Mapping[str, Setting]] = {
+    "bootstrap": Setting("Kafka addresses of some brokers: HOST:PORT,...", "127.0.0.1:9092"),
+    "grpc-bootstrap": Setting("gRPC addresses of some brokers: HOST:PORT,...", "127.0.0.1:9292"),
+    "output": Setting("format of results", "table", choices=("table", "wide", "json", "yaml")),
+    "timeout-ms": Setting(
+        "time for one administrative call with its retries, in ms", "60000", 100, _TIMEOUT_MS_MAX
+    ),
+    "client-id": Setting("client id in requests and in the brokers' metrics", "tidemark-cli"),
+}
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return "TIDEMARK_" + name.upper().replace("-", "_")
+
+
+class Found(NamedTuple):
+    """Value of a setting and its source, for people."""
+
+    value: str | None
+    source: str
+
+
+@dataclass(slots=True)
+class _Session:
+    """Settings of this process."""
+
+    given: dict[str, str] = field(default_factory=dict)
+    profile: str | None = None
+    announced: bool = False
+
+
+_session = _Session()
+
+
+def begin(given: Sequence[str], profile: str | None, *, quiet: bool = False) -> None:
+    """Take ``-X`` and ``--profile`` of this command; with ``quiet``, print no address. Raises
+    CommandError.
+    """
+    _session.given = parse_given(given, "-X")
+    _session.profile = profile
+    _session.announced = quiet
+
+
+def parse_given(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Return ``["timeout-ms=500"]`` by name, checked. Raises CommandError."""
+    values: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise CommandError(f"{option} {text!r}: expected KEY=VALUE", code=ExitCode.USAGE)
+        check(name, value, f"{option} {text}")
+        values[name] = value
+    return values
+
+
+def check(name: str, value: str, where: str) -> None:
+    """Raise CommandError for an unknown setting, or a value that it cannot have."""
+    setting = SETTINGS.get(name)
+    if setting is None:
+        near = difflib.get_close_matches(name, SETTINGS, 1)
+        raise CommandError(
+            f"{where}: there is no setting {name!r}",
+            hint=f"{near[0]}" if near else f"the settings are {', '.join(SETTINGS)}",
+            code=ExitCode.USAGE,
+        )
+    if (problem := setting.problem(value)) is not None:
+        raise CommandError(f"{where}: {problem}", hint=setting.purpose, code=ExitCode.USAGE)
+
+
+def look_up(name: str) -> Found:
+    """Return a setting without the command's own option. Raises CommandError for a wrong value."""
+    if name in _session.given:
+        return Found(_session.given[name], "-X")
+    variable = variable_of(name)
+    if value := os.environ.get(variable):
+        check(name, value, f"environment variable {variable}")
+        return Found(value, variable)
+    stored, values = profiles.selected(_session.profile)
+    if name in values:
+        check(name, values[name], f"profile {stored!r}")
+        return Found(values[name], f"profile {stored}")
+    embedded = _embedded(name)
+    if embedded is not None:
+        return embedded
+    return Found(SETTINGS[name].default, "default")
+
+
+def address(name: str) -> str:
+    """Return ``bootstrap`` or ``grpc-bootstrap``, and print where other addresses than the default
+    were found.
+    """
+    found = look_up(name)
+    assert found.value is not None, "addresses have a default"
+    if found.source.startswith("cluster") and not _session.announced:
+        _session.announced = True
+        if found.value.partition(",")[0] != SETTINGS[name].default:
+            sys.stderr.write(f"using the embedded {found.source}: {found.value}\n")
+    return found.value
+
+
+def whole_number(name: str) -> int:
+    """Return a setting that is a number."""
+    value = look_up(name).value
+    assert value is not None, "numbers have a default"
+    return int(value)
+
+
+def embedded_directory() -> Path | None:
+    """Return the directory of the embedded cluster: TIDEMARK_DIR, or .tidemark here or above."""
+    if named := os.environ.get("TIDEMARK_DIR"):
+        directory = Path(named)
+        return directory if (directory / "cluster.json").is_file() else None
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # the working directory was deleted
+        return None
+    places = (folder / EMBEDDED for folder in (here, *here.parents))
+    return next((place for place in places if (place / "cluster.json").is_file()), None)
+
+
+def _embedded(name: str) -> Found | None:
+    """Return the address of an embedded cluster; None for other settings, or without one."""
+    if name not in ("bootstrap", "grpc-bootstrap"):
+        return None
+    directory = embedded_directory()
+    if directory is None:
+        return None
+    from tidemark.cli.dev.layout import Layout, Shape
+
+    shape = Shape.read(directory / "cluster.json")
+    if shape is None:
+        return None
+    layout = Layout(directory, shape)
+    found = layout.bootstrap if name == "bootstrap" else layout.grpc_bootstrap
+    return Found(found, f"cluster in {directory}")

@@ -1,0 +1,154 @@
+"""Settings: their order, their checks, and profiles."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tidemark.cli import profiles, settings
+from tidemark.cli.dev.layout import Ports, Shape
+from tidemark.cli.failure import CommandError
+from tidemark.cli.main import hoisted, run
+from tidemark.cli.output import bootstrap_for
+from tidemark.runtime.exit_codes import ExitCode
+
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(autouse=True)
+def own_files(tmp_path: Path, monkeypatch: Patch) -> None:
+    for name in settings.SETTINGS:
+        monkeypatch.delenv(settings.variable_of(name), raising=False)
+    monkeypatch.delenv("TIDEMARK_DIR", raising=False)
+    monkeypatch.setenv(profiles.FILE_VARIABLE, str(tmp_path / "profiles.json"))
+    monkeypatch.chdir(tmp_path)
+    settings.begin((), None)
+
+
+def embedded(directory: Path, base: int) -> None:
+    directory.mkdir()
+    Shape(brokers=2, ports=Ports.from_base(base)).write(directory / "cluster.json")
+
+
+@pytest.mark.feature("AD55")
+def test_each_source_yields_to_the_one_before_it(tmp_path: Path, monkeypatch: Patch) -> None:
+    seen = [bootstrap_for(None)]
+    embedded(tmp_path / ".tidemark", 21_000)
+    seen.append(bootstrap_for(None))
+    run(["profile", "create", "prod", "bootstrap=p:1"])
+    seen.append(bootstrap_for(None))
+    monkeypatch.setenv("TIDEMARK_BOOTSTRAP", "e:1")
+    seen.append(bootstrap_for(None))
+    settings.begin(["bootstrap=x:1"], None)
+    seen.append(bootstrap_for(None))
+    seen.append(bootstrap_for("o:1"))
+    default, found, *given = seen
+    assert (default, found) == ("127.0.0.1:9092", "127.0.0.1:21030,127.0.0.1:21031")
+    assert given == ["p:1", "e:1", "x:1", "o:1"]
+
+
+@pytest.mark.feature("AD56")
+@pytest.mark.parametrize("below", [".", "a/b"])
+def test_the_embedded_cluster_is_found_from_a_folder_below_and_named_once(
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture, below: str
+) -> None:
+    embedded(tmp_path / ".tidemark", 21_000)
+    (tmp_path / below).mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(tmp_path / below)
+    assert settings.address("grpc-bootstrap") == "127.0.0.1:21050,127.0.0.1:21051"
+    assert settings.address("bootstrap") == "127.0.0.1:21030,127.0.0.1:21031"
+    said = capsys.readouterr().err
+    assert said.count("using the embedded cluster in") == 1
+    assert str(tmp_path / ".tidemark") in said
+
+
+@pytest.mark.feature("AD56")
+def test_nothing_is_said_of_an_embedded_cluster_at_the_usual_ports(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / ".tidemark").mkdir()
+    Shape(brokers=1).write(tmp_path / ".tidemark/cluster.json")
+    assert settings.address("bootstrap") == "127.0.0.1:9092"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.feature("AD55")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("timeout-ms=soon", "whole number"),
+        ("timeout-ms=99", "100 to"),
+        ("timout-ms=1000", "timeout-ms"),
+        ("output=xml", "yaml"),
+        ("bootstrap=", "empty"),
+        ("bootstrap", "KEY=VALUE"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_it_may_be(text: str, words: str) -> None:
+    with pytest.raises(CommandError, match=words) as refused:
+        settings.begin([text], None)
+    assert refused.value.exit_code is ExitCode.USAGE
+
+
+def test_a_wrong_environment_variable_is_named(monkeypatch: Patch, capsys: Capture) -> None:
+    monkeypatch.setenv("TIDEMARK_TIMEOUT_MS", "soon")
+    assert run(["topic", "list"]) == ExitCode.USAGE
+    assert "TIDEMARK_TIMEOUT_MS" in capsys.readouterr().err
+
+
+@pytest.mark.feature("AD55")
+def test_a_profile_lives_from_create_to_delete(tmp_path: Path, capsys: Capture) -> None:
+    assert run(["profile", "create", "a", "bootstrap=a:1"]) == ExitCode.OK
+    assert run(["profile", "create", "b", "bootstrap=b:1", "output=json"]) == ExitCode.OK
+    assert bootstrap_for(None) == "a:1"
+    run(["profile", "use", "b"])
+    run(["profile", "set", "b", "bootstrap=c:1", "timeout-ms=500"])
+    assert bootstrap_for(None) == "c:1"
+    capsys.readouterr()
+    run(["profile", "list"])
+    listed = {row["profile"]: row for row in json.loads(capsys.readouterr().out)}
+    assert [listed[name]["current"] for name in "ab"] == [False, True]
+    assert run(["profile", "delete", "b", "--yes"]) == ExitCode.OK
+    assert bootstrap_for(None) == "127.0.0.1:9092"
+    assert (tmp_path / "profiles.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.feature("AD55")
+def test_profile_show_names_each_settings_source(monkeypatch: Patch, capsys: Capture) -> None:
+    run(["profile", "create", "prod", "bootstrap=p:1"])
+    monkeypatch.setenv("TIDEMARK_CLIENT_ID", "me")
+    run(["profile", "show", "-o", "json", "-X", "timeout-ms=500"])
+    rows = {row["setting"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows["bootstrap"]["value"], rows["bootstrap"]["source"]) == ("p:1", "profile prod")
+    assert (rows["client-id"]["value"], rows["client-id"]["source"]) == ("me", "TIDEMARK_CLIENT_ID")
+    assert (rows["timeout-ms"]["value"], rows["timeout-ms"]["source"]) == ("500", "-X")
+    assert rows["output"]["source"] == "default"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("create", "a/b"),
+        ("create", "x", "bootstrop=a:1"),
+        ("use", "nothing"),
+        ("use",),
+        ("show", "nothing"),
+        ("delete", "a"),
+        ("set", "a", "timeout-ms="),
+        ("list", "--profile", "nothing", "-o", "json"),
+    ],
+)
+def test_what_profiles_refuse(words: tuple[str, ...]) -> None:
+    run(["profile", "create", "a"])
+    expected = ExitCode.OK if words[0] == "list" else ExitCode.USAGE
+    assert run(["profile", *words]) == expected
+
+
+def test_the_root_options_may_follow_the_command() -> None:
+    words = ["topic", "list", "-X", "bootstrap=a:1", "--profile", "p", "-o", "json"]
+    assert hoisted(words) == [*words[2:6], "topic", "list", "-o", "json"]
+
+
+def test_what_is_no_setting_stays_where_it_is() -> None:
+    words = ["topic", "produce", "t", "-k", "-X", "--", "-X", "output=json"]
+    assert hoisted(words) == words
