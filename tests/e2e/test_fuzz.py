@@ -74,12 +74,11 @@ class Subject:
         self.port = int(cluster.kafka(1).rpartition(":")[2])
 
     def gauge(self, name: str) -> float:
-        """One unlabelled metric."""
-        found = re.search(
-            rf"^{name} (\S+)$", self.cluster.ops("broker-1", "/metrics"), re.MULTILINE
-        )
+        """One metric, summed over its labels."""
+        text = self.cluster.ops("broker-1", "/metrics")
+        found = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)
         assert found, f"/metrics has no {name}"
-        return float(found[1])
+        return sum(map(float, found))
 
     def gauges(self) -> dict[str, float]:
         """What may be held for clients."""

@@ -27,6 +27,7 @@ _STARTERS: Final = frozenset(
         "OneBroker",
         "SparkSession",
         "StartCluster",
+        "metered_cluster",
         "running_zookeeper",
         "subprocess",
     )

@@ -13,8 +13,8 @@ from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel_pool import CallFailedError, ChannelPool, call_failures
 from tidemark.runtime.metadata_cache import MetadataCache
 
-QUERIES_MAX: Final = 5_000
-"""Partitions of one call."""
+QUERIES_MAX: Final = 500
+"""Partitions of one call: a few milliseconds of the leader's event loop."""
 _TIMEOUT_S: Final = 5.0
 _LATEST: Final = -1
 
@@ -30,9 +30,15 @@ class LogEnds:
         self._metadata = metadata
         self._channels = channels
 
-    async def of(self, partitions: Iterable[TopicPartition], *, read_committed: bool) -> Ends:
+    async def of(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        read_committed: bool,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> Ends:
         """Return the end of what a reader of that isolation level may read, for every partition
-        whose leader answers.
+        whose leader answers. ``timeout_s`` limits each call.
         """
         by_leader: dict[str, list[_Asked]] = {}
         for at in partitions:
@@ -42,7 +48,9 @@ class LogEnds:
         ends: dict[tuple[TopicId, int], Offset] = {}
         async with asyncio.TaskGroup() as tasks:
             for endpoint, asked in by_leader.items():
-                look_up = self._look_up(endpoint, asked, ends, read_committed=read_committed)
+                look_up = self._look_up(
+                    endpoint, asked, ends, read_committed=read_committed, timeout_s=timeout_s
+                )
                 tasks.create_task(look_up)
         return ends
 
@@ -53,6 +61,7 @@ class LogEnds:
         ends: dict[tuple[TopicId, int], Offset],
         *,
         read_committed: bool,
+        timeout_s: float,
     ) -> None:
         """Add the ends of partitions with one leader; none if it does not answer."""
         channel = await self._channels.channel(endpoint)
@@ -64,7 +73,7 @@ class LogEnds:
             )
             try:
                 with call_failures(endpoint):
-                    response = await stub.ListOffsets(request, timeout=_TIMEOUT_S)
+                    response = await stub.ListOffsets(request, timeout=timeout_s)
             except CallFailedError:
                 return
             for (leader, at), answer in zip(some, response.answers, strict=False):

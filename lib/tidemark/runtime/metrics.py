@@ -5,7 +5,7 @@ become Prometheus samples when /metrics is read. All of it runs on one event loo
 """
 
 import bisect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import PlatformCollector, ProcessCollector
@@ -13,6 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from tidemark.runtime.exposition import LabelValues as LabelValues
+from tidemark.runtime.exposition import ManySamples, ReadSamples
 from tidemark.runtime.service_config import version
 
 SECONDS_BUCKETS: Final = (
@@ -45,8 +47,6 @@ KAFKA_METRICS: Final[Mapping[str, str]] = {
     "kafka_controller_kafkacontroller_fencedbrokercount": "registered brokers that are fenced",
     "kafka_controller_kafkacontroller_activebrokercount": "registered brokers that are not fenced",
 }
-
-LabelValues = tuple[str, ...]
 
 
 class Tally:
@@ -141,23 +141,11 @@ class TimingsFamily(Collector):
 class _Computed(Collector):
     """Gauge whose samples are computed when /metrics is read."""
 
-    def __init__(
-        self,
-        name: str,
-        doc: str,
-        labels: Sequence[str],
-        read: Callable[[], Iterable[tuple[LabelValues, float]]],
-    ) -> None:
-        self._name = name
-        self._doc = doc
-        self._labels = tuple(labels)
-        self._read = read
+    def __init__(self, name: str, doc: str, labels: Sequence[str], read: ReadSamples) -> None:
+        self._family = ManySamples(name, doc, labels, read)
 
     def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(self._name, self._doc, labels=self._labels)
-        for values, number in self._read():
-            family.add_metric(values, number)
-        yield family
+        yield self._family
 
 
 class Metrics:
@@ -198,7 +186,7 @@ class Metrics:
     def computed(
         self,
         name: str,
-        read: Callable[[], Iterable[tuple[LabelValues, float]]],
+        read: ReadSamples,
         doc: str = "",
         labels: Sequence[str] = (),
     ) -> None:

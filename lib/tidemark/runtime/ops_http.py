@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs
 
 import uvicorn
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 
 from tidemark.runtime.exit_codes import ExitCode
+from tidemark.runtime.exposition import content_type, slices
 from tidemark.runtime.service_config import HostPort
 from tidemark.runtime.telemetry import levels, set_level
 
@@ -27,6 +27,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Health = Callable[[], str | None]
 """Returns None if all is well, otherwise the reason for an operator."""
+Refresh = Callable[[], Awaitable[None]]
+"""Called before metrics are read: brings up to date what a scrape alone needs."""
 
 _BODY_BYTES_MAX: Final = 1_024
 _BACKLOG: Final = 128
@@ -149,6 +151,10 @@ class HttpServer:
             await self._tasks.__aexit__(*((kind, error, traceback) if cancelled else (None,) * 3))
 
 
+async def _nothing() -> None:
+    """Refresh nothing."""
+
+
 class _Answer(NamedTuple):
     status: int
     content_type: str
@@ -158,14 +164,25 @@ class _Answer(NamedTuple):
 class OpsApplication:
     """The ASGI application of ``OpsServer``. It is plain: a broker carries no web framework."""
 
-    def __init__(self, registry: CollectorRegistry, *, ready: Health, live: Health) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        ready: Health,
+        live: Health,
+        refresh: Refresh = _nothing,
+    ) -> None:
         self._registry = registry
         self._ready = ready
         self._live = live
+        self._refresh = refresh
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         assert scope["type"] == "http", f"only HTTP is served here, not {scope['type']}"
+        if scope["path"] == "/metrics" and scope["method"] in ("GET", "HEAD"):
+            await self._send_metrics(scope, send)
+            return
         answer = await self._answer(scope, receive)
         headers = [
             (b"content-type", answer.content_type.encode()),
@@ -180,21 +197,28 @@ class OpsApplication:
         if path == "/loglevel" and method == "PUT":
             return await self._put_log_level(scope, receive)
         readers: dict[str, Callable[[Scope], _Answer]] = {
-            "/metrics": self._metrics,
             "/livez": lambda _: _health(self._live()),
             "/readyz": lambda _: _health(self._ready()),
             "/loglevel": lambda _: _log_levels(),
         }
-        if path not in readers:
-            return _text(404, f"{path} does not exist; there are {', '.join(readers)}")
+        if path not in (*readers, "/metrics"):
+            return _text(404, f"{path} does not exist; there are /metrics, {', '.join(readers)}")
         if method not in ("GET", "HEAD"):
             return _text(405, f"{method} {path} is not possible")
         return readers[path](scope)
 
-    def _metrics(self, scope: Scope) -> _Answer:
+    async def _send_metrics(self, scope: Scope, send: Send) -> None:
+        """Send all metrics in slices; other work of the loop is done between them."""
         accept = next((v.decode("latin-1") for k, v in scope["headers"] if k == b"accept"), "")
-        encode, content_type = choose_encoder(accept)
-        return _Answer(200, content_type, encode(self._registry))
+        wanted = content_type(accept)
+        headers = [(b"content-type", wanted.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if scope["method"] != "HEAD":
+            await self._refresh()
+            for part in slices(self._registry, wanted):
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+                await asyncio.sleep(0)
+        await send({"type": "http.response.body", "body": b""})
 
     async def _put_log_level(self, scope: Scope, receive: Receive) -> _Answer:
         """Set a level. The body is ``DEBUG`` or ``{"level": "DEBUG", "logger": "broker.shell"}``;
@@ -220,7 +244,7 @@ class OpsServer(HttpServer):
     """Server of /metrics /livez /readyz /loglevel for one service.
 
     ``ready`` returns the reason why the service cannot do its work yet, ``live`` the reason why it
-    must be restarted; None if there is none.
+    must be restarted; None if there is none. ``refresh`` is awaited before metrics are read.
     """
 
     def __init__(
@@ -230,8 +254,10 @@ class OpsServer(HttpServer):
         *,
         ready: Health,
         live: Health = lambda: None,
+        refresh: Refresh = _nothing,
     ) -> None:
-        super().__init__(OpsApplication(registry, ready=ready, live=live), listen, key="ops.listen")
+        application = OpsApplication(registry, ready=ready, live=live, refresh=refresh)
+        super().__init__(application, listen, key="ops.listen")
 
 
 def _text(status: int, text: str) -> _Answer:

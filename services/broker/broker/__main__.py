@@ -4,7 +4,6 @@ import asyncio
 import socket
 import sys
 
-from prometheus_client.registry import CollectorRegistry
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.event_loop import collect_young_garbage_only, new_event_loop
 from tidemark.runtime.metrics import Metrics
@@ -12,6 +11,7 @@ from tidemark.runtime.ops_http import OpsServer
 from tidemark.runtime.os_disk import raise_descriptor_limit
 from tidemark.runtime.service import run_process
 from tidemark.runtime.watchdog import Watchdog
+from tidemark.runtime.zk_metrics import measure_session
 from tidemark.runtime.zk_session import ZkSession
 
 from broker.config import BrokerConfig
@@ -38,18 +38,24 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
     )
     service = BrokerService(config, directories, machine_seams(session, ControllerClient(session)))
     metrics = Metrics(SERVICE)
+    measure_session(session, metrics)
     metrics.registry.register(BrokerCollector(service.server.measured()))
     try:
         watchdog = Watchdog(metrics, limit_ms=config.event_loop_stall_ms)
-        async with watchdog, _ops(config, service.server, metrics.registry):
+        async with watchdog, _ops(config, service.server, metrics):
             await service.run(stop)
     finally:
         await service.close()
         directories.unlock()
 
 
-def _ops(config: BrokerConfig, server: BrokerServer, registry: CollectorRegistry) -> OpsServer:
-    return OpsServer(config.ops_listen, registry, ready=server.not_ready)
+def _ops(config: BrokerConfig, server: BrokerServer, metrics: Metrics) -> OpsServer:
+    return OpsServer(
+        config.ops_listen,
+        metrics.registry,
+        ready=server.not_ready,
+        refresh=server.groups.lag.refresh,
+    )
 
 
 def main() -> None:

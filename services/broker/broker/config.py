@@ -11,6 +11,7 @@ from tidemark.runtime.service_config import Address, CommaList, HostPort, TlsSer
 
 from broker.coordination_config import CoordinationConfig
 from broker.core.batch_rules import BATCH_RECORDS_MAX
+from broker.metrics_config import MetricsConfig
 from broker.share_config import ShareConfig
 
 _HOUR_MS: Final = 3_600_000
@@ -48,7 +49,7 @@ class Listener(NamedTuple):
         return cls(name, host, port)
 
 
-class BrokerConfig(CoordinationConfig, ShareConfig, TlsServiceConfig):
+class BrokerConfig(CoordinationConfig, ShareConfig, MetricsConfig, TlsServiceConfig):
     """A broker's configuration."""
 
     broker_id: int = Field(

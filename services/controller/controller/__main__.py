@@ -8,6 +8,7 @@ from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.ops_http import HttpServer, OpsServer
 from tidemark.runtime.service import run_process
 from tidemark.runtime.watchdog import Watchdog
+from tidemark.runtime.zk_metrics import measure_session
 from tidemark.runtime.zk_session import ZkSession
 
 from controller.admin.service import AdminService
@@ -27,6 +28,7 @@ async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
     node = ControllerNode(config, session, clock)
     metrics = Metrics(SERVICE)
     measure(node, metrics)
+    measure_session(session, metrics)
     admin = AdminService(config, node, session, clock)
     rest = HttpServer(
         make_application(admin, config, node, metrics.registry),

@@ -16,6 +16,7 @@ from tidemark.runtime.ops_http import OpsServer
 from tidemark.runtime.server import GrpcServer
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.watchdog import Watchdog
+from tidemark.runtime.zk_metrics import measure_session
 from tidemark.runtime.zk_session import ZkSession
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ async def serve_coordinator(
     zookeeper = ZkSession(
         config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
     )
+    measure_session(zookeeper, metrics)
     controller = ControllerClient(zookeeper)
     ops = OpsServer(config.ops_listen, metrics.registry, ready=node.problem)
     watchdog = Watchdog(metrics, limit_ms=config.event_loop_stall_ms)

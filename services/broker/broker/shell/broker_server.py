@@ -185,6 +185,9 @@ class BrokerServer:
             limits=self.limits,
             has_lease=self.partitions.has_lease,
             shares=self.shares.partitions,
+            lag=self.groups.lag,
+            connections=lambda: {one.name: one.connection_count for one in self.listeners},
+            config=self.config,
         )
 
     async def open(self) -> tuple[Endpoint, ...]:

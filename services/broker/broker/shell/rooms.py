@@ -13,6 +13,7 @@ from tidemark.kafka.fetch import FetchPartition
 from tidemark.model.metadata_change import Kind
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.controller_client import ControllerClient
+from tidemark.runtime.log_ends import LogEnds
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.producer_ids import ProducerIds
 from tidemark.runtime.worker_pool import WorkerPool
@@ -27,6 +28,7 @@ from broker.shell.cluster.registration import Registration
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
+from broker.shell.groups.group_lag import GroupLag
 from broker.shell.groups.group_log import GroupLog
 from broker.shell.groups.share_lag import ShareLag
 from broker.shell.groups.share_relay import ShareRelay
@@ -272,6 +274,8 @@ class GroupRoom:
     markers: MarkerWriter
     share_relay: ShareRelay
     share_lag: ShareLag
+    lag: GroupLag
+    """Figures for metrics."""
 
 
 def build_groups(
@@ -304,7 +308,15 @@ def build_groups(
     markers = MarkerWriter(
         facts.clock, partitions.appender, partitions.parked, coordinator, share_relay
     )
-    return GroupRoom(coordinator, markers, share_relay, ShareLag(metadata, channels))
+    lag = GroupLag(
+        facts.config,
+        coordinator,
+        partitions.table.by_name,
+        metadata,
+        LogEnds(metadata, channels),
+        facts.clock,
+    )
+    return GroupRoom(coordinator, markers, share_relay, ShareLag(metadata, channels), lag)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,28 @@
-"""Metrics of the controller, under the names of Kafka's exporter. A standby has zeros."""
+"""Metrics of a controller, under the names of Kafka's exporter and of kafka_exporter.
+
+A standby controller has zeros, and none of the series that exist once in a cluster.
+"""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from tidemark.model.ids import NO_BROKER
-from tidemark.model.metadata import COORDINATOR_KINDS, NO_COORDINATOR, TopicImage
+from tidemark.model.metadata import COORDINATOR_KINDS, NO_COORDINATOR, PartitionImage, TopicImage
+from tidemark.runtime.exposition import LabelValues
 from tidemark.runtime.metrics import Metrics
 
 from controller.shell.changes import MILLISECONDS_BUCKETS
 from controller.shell.node import ControllerNode
+
+_NO_LEADER = -1
+_OF_LEADERLESS = (
+    ("leader", "broker id of a partition's leader; -1: none"),
+    ("leader_is_preferred", "1 if a partition is led by its preferred replica"),
+    ("replicas", "replicas of a partition"),
+    ("in_sync_replica", "in-sync replicas of a partition"),
+    ("under_replicated_partition", "1 if a replica of a partition is not in sync"),
+)
 
 
 def measure(node: ControllerNode, metrics: Metrics) -> None:
@@ -23,6 +37,7 @@ def measure(node: ControllerNode, metrics: Metrics) -> None:
     metrics.computed_one(f"{prefix}_offlinepartitionscount", lambda: _offline(node))
     metrics.computed_one(f"{prefix}_activebrokercount", lambda: _brokers(node, fenced=False))
     metrics.computed_one(f"{prefix}_fencedbrokercount", lambda: _brokers(node, fenced=True))
+    _measure_topics(node, metrics)
     metrics.computed(
         "tidemark_controller_coordinators",
         lambda: _coordinators(node),
@@ -60,6 +75,52 @@ def measure(node: ControllerNode, metrics: Metrics) -> None:
         "updates that a subscriber has not acknowledged",
         ("subscriber",),
     )
+
+
+def _measure_topics(node: ControllerNode, metrics: Metrics) -> None:
+    """Register series that exist once in a cluster. The series of a partition with a leader are its
+    leader's.
+    """
+    metrics.computed(
+        "kafka_brokers",
+        lambda: [((), float(_brokers(node, fenced=False)))] if node.is_active else [],
+        "brokers that are registered and not fenced",
+    )
+    metrics.computed(
+        "kafka_topic_partitions",
+        lambda: _partition_counts(node),
+        "partitions of a topic",
+        ("topic",),
+    )
+    for number, (name, doc) in enumerate(_OF_LEADERLESS):
+        metrics.computed(
+            f"kafka_topic_partition_{name}",
+            partial(_of_leaderless, node, number),
+            f"{doc}; here only partitions without a leader",
+            ("topic", "partition"),
+        )
+
+
+def _partition_counts(node: ControllerNode) -> Iterator[tuple[LabelValues, float]]:
+    """Yield the number of partitions of each topic, on the active controller."""
+    topics = tuple(_image_topics(node)) if node.is_active else ()
+    return (((topic.name,), float(len(topic.partitions))) for topic in topics)
+
+
+def _of_leaderless(node: ControllerNode, number: int) -> Iterator[tuple[LabelValues, float]]:
+    """Yield one figure of _OF_LEADERLESS for each partition without a leader, on the active
+    controller.
+    """
+    for topic in tuple(_image_topics(node)) if node.is_active else ():
+        for partition in topic.partitions:
+            if partition.leader == NO_BROKER:
+                labels = (topic.name, str(partition.partition))
+                yield labels, _figures_of(partition)[number]
+
+
+def _figures_of(partition: PartitionImage) -> tuple[float, ...]:
+    in_sync, replicas = len(partition.isr), len(partition.replicas)
+    return _NO_LEADER, 0, replicas, in_sync, float(in_sync < replicas)
 
 
 def _image_topics(node: ControllerNode) -> Iterable[TopicImage]:

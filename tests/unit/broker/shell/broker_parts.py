@@ -157,6 +157,9 @@ class BrokerParts:
             limits=self.limits,
             has_lease=self.partitions.has_lease,
             shares=self.shares.partitions,
+            lag=self.groups.lag,
+            connections=dict,
+            config=self.facts.config,
         )
 
 

@@ -5,8 +5,8 @@ transaction are pending: no request returns them, but the partition's offset is 
 (KIP-447).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from tidemark.codec.group_records import OffsetCommitRecord, OffsetCommitValue
 from tidemark.codec.varint import INT64_MAX
@@ -47,6 +47,7 @@ class Committed(NamedTuple):
 
 
 Positions = dict[TopicPartition, Committed]
+_NONE: Final[Mapping[TopicPartition, Committed]] = {}
 IsSubscribed = Callable[[str], bool]
 
 
@@ -76,6 +77,10 @@ class Offsets:
     def has_any(self, group_id: str) -> bool:
         """True if a group has a committed or pending offset."""
         return group_id in self._groups or group_id in self._writers
+
+    def of_group(self, group_id: str) -> Mapping[TopicPartition, Committed]:
+        """Return a group's committed offsets by partition."""
+        return self._groups.get(group_id, _NONE)
 
     def position(self, group_id: str, partition: TopicPartition) -> OffsetCommitValue | None:
         """Return a group's committed offset in a partition."""

@@ -176,9 +176,9 @@ class GroupShard:
         return out.decision()
 
     @property
-    def offset_count(self) -> int:
-        """Number of committed offsets, without pending ones."""
-        return self._offsets.count
+    def state(self) -> tuple[Mapping[str, AnyGroup], Offsets]:
+        """Groups by id, and offsets, for readers; they change nothing."""
+        return self._groups, self._offsets
 
     def has_group(self, group_id: str) -> bool:
         """True if a group has the id, or offsets are committed for it."""

@@ -40,6 +40,7 @@ from broker.core.groups.requests import (
 )
 from broker.core.groups.settings import GroupSettings
 from broker.core.groups.shard import GroupShard
+from broker.core.groups.statistics import GroupFigures, figures
 from broker.core.partition import Role
 from broker.shell.groups.group_log import GroupLog
 from broker.shell.groups.txn_offsets import verify_txn_offset_commit
@@ -288,6 +289,13 @@ class Groups:
                 f"{held.hosted.topic_partition} is being loaded",
             )
         return held.runtime
+
+    def figures(self) -> Iterator[GroupFigures]:
+        """Yield every group of the shards that are served here."""
+        for held in tuple(self._held.values()):
+            shard = None if held.runtime is None else held.runtime.shard
+            if isinstance(shard, CoordinatorShard):
+                yield from figures(shard.groups)
 
     def is_serving(self, partition: int) -> bool:
         """True if a partition of __consumer_offsets is loaded: a marker during the load would be

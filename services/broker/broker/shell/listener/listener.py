@@ -86,6 +86,11 @@ class KafkaListener:
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 
+    @property
+    def connection_count(self) -> int:
+        """Number of open connections."""
+        return len(self._connections)
+
     async def open(self) -> None:
         """Bind; connections wait in the backlog until ``accept``. Raises ServiceError if the
         address is taken.

@@ -4,18 +4,25 @@ Names are those that Kafka's public dashboards use (JMX exporter, lower case).
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    UntypedMetricFamily,
+)
 from prometheus_client.registry import Collector
 from tidemark.kafka.apis import ApiKey
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.parked import Parked
+from broker.metrics_config import MetricsConfig
 from broker.shell.counters import BrokerCounters
+from broker.shell.groups.group_lag import GroupLag
 from broker.shell.listener.limits import ConnectionLimits
-from broker.shell.metrics import replication, share_groups
+from broker.shell.metrics import groups, partition_series, replication, share_groups
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.share.share_partitions import SharePartitions
@@ -44,6 +51,10 @@ class Measured:
     limits: ConnectionLimits
     has_lease: Callable[[], bool]
     shares: SharePartitions
+    lag: GroupLag
+    connections: Callable[[], Mapping[str, int]]
+    """Number of open connections by listener."""
+    config: MetricsConfig
 
 
 class BrokerCollector(Collector):
@@ -66,7 +77,11 @@ class BrokerCollector(Collector):
         )
         yield from self._network()
         yield from share_groups.families(measured.shares)
-        yield from self._logs()
+        yield partition_series.stable_lags(measured.table)
+        if measured.config.metrics_partition_series_enable:
+            yield from partition_series.families(measured.table)
+        if measured.config.metrics_group_lag_enable:
+            yield from groups.families(measured.lag)
 
     def _topics(self) -> Iterator[Metric]:
         counters = dict(self._measured.counters.topics)
@@ -110,11 +125,15 @@ class BrokerCollector(Collector):
 
     def _network(self) -> Iterator[Metric]:
         measured, counters, parked = self._measured, self._measured.counters, self._measured.parked
-        yield GaugeMetricFamily(
+        # Of unknown type, as Kafka's exporter has it: a gauge may not be called a count.
+        connections = UntypedMetricFamily(
             "kafka_server_socket_server_metrics_connection_count",
-            "open connections",
-            value=measured.limits.connections,
+            "open connections, by listener",
+            labels=["listener"],
         )
+        for listener, count in measured.connections().items():
+            connections.add_metric([listener], count)
+        yield connections
         yield GaugeMetricFamily(
             "tidemark_buffers_bytes",
             "receive buffers of all connections",
@@ -160,23 +179,6 @@ class BrokerCollector(Collector):
             ("requests_malformed", counters.malformed_requests, "requests that could not be read"),
         ):
             yield CounterMetricFamily(f"tidemark_{name}", doc, value=value)
-
-    def _logs(self) -> Iterator[Metric]:
-        sizes = GaugeMetricFamily(
-            "kafka_log_log_size", "bytes of a partition's log", labels=["topic", "partition"]
-        )
-        starts = GaugeMetricFamily(
-            "kafka_log_log_logstartoffset", "first offset", labels=["topic", "partition"]
-        )
-        ends = GaugeMetricFamily(
-            "kafka_log_log_logendoffset", "next offset", labels=["topic", "partition"]
-        )
-        for (topic, partition), one in dict(self._measured.table.by_name).items():
-            labels = [topic, str(partition)]
-            sizes.add_metric(labels, one.log.size_bytes)
-            starts.add_metric(labels, one.partition.log_start)
-            ends.add_metric(labels, one.partition.log_end)
-        yield from (sizes, starts, ends)
 
 
 def _task_count() -> int:

@@ -55,7 +55,6 @@ def families(
     yield GaugeMetricFamily(
         "tidemark_lease_held", "1 while no other broker can lead what this one leads", has_lease()
     )
-    yield _follower_lags(table)
     yield GaugeMetricFamily(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "log directories fenced, or not opened",
@@ -83,18 +82,3 @@ def _states(metadata: MetadataCache, partition: Partition) -> list[str]:
         "reassigningpartitions": number < len(states) and states[number].is_reassigning,
     }
     return [name for name, does in belongs.items() if does]
-
-
-def _follower_lags(table: PartitionTable) -> GaugeMetricFamily:
-    """Return the lag of each follower of each led partition."""
-    lags = GaugeMetricFamily(
-        "tidemark_follower_lag_offsets",
-        "offsets by which a follower is behind the log's end",
-        labels=["topic", "partition", "replica"],
-    )
-    for hosted in table.by_name.values():
-        name, number = hosted.topic_partition
-        for replica, progress in hosted.partition.replica_set.progress.items():
-            lag = hosted.partition.log_end - max(progress.log_end, 0)
-            lags.add_metric([name, str(number), str(replica)], lag)
-    return lags

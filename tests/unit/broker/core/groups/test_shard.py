@@ -305,9 +305,9 @@ def test_a_new_coordinator_drops_positions_of_topics_deleted_meanwhile() -> None
     committed(world, txn_commit(6))
     world.topics.orders = None
     world.fail_over()
-    assert (position(world), world.shard.offset_count, listed(world)) == (-1, 0, [])
+    assert (position(world), world.shard.state[1].count, listed(world)) == (-1, 0, [])
     world.end_transaction(PRODUCER, commits=True)
-    assert world.shard.offset_count == 0
+    assert world.shard.state[1].count == 0
 
 
 def test_a_topic_made_again_keeps_what_was_committed_of_it() -> None:
@@ -315,11 +315,11 @@ def test_a_topic_made_again_keeps_what_was_committed_of_it() -> None:
     committed(world, commit(5))
     world.topics.orders = TopicId(bytes(16 * [9]))
     world.fail_over()
-    assert world.shard.offset_count == 0
+    assert world.shard.state[1].count == 0
     again = (TopicOffsets("orders", world.topics.orders, (OffsetToCommit(0, 1),)),)
     committed(world, OffsetCommit(group_id="g", topics=again))
     world.fail_over()
-    assert world.shard.offset_count == 1
+    assert world.shard.state[1].count == 1
 
 
 # -- listing and describing
@@ -329,7 +329,7 @@ def test_what_metrics_show() -> None:
     world = World()
     committed(world, commit(5))
     committed(world, commit(6, group_id="h"))
-    assert world.shard.offset_count == 2
+    assert world.shard.state[1].count == 2
     assert [one.group_id for one in world.shard.listed()] == ["g", "h"]
 
 

@@ -13,6 +13,7 @@ from broker.core.groups.id_requests import CoordinatorReply
 from broker.core.groups.requests import GroupReply, GroupRequest
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
+from broker.shell.groups.group_lag import GroupLag
 from broker.shell.groups.share_lag import ShareLag
 from broker.shell.groups.share_relay import ShareRelay
 from broker.shell.kafka.apis import group_apis
@@ -85,7 +86,13 @@ def group_handlers(
     return group_apis(
         replace(facts, authorizer=authorizer),
         metadata,
-        GroupRoom(cast("Groups", groups), absent(MarkerWriter), share_relay, absent(ShareLag)),
+        GroupRoom(
+            cast("Groups", groups),
+            absent(MarkerWriter),
+            share_relay,
+            absent(ShareLag),
+            absent(GroupLag),
+        ),
     )
 
 

@@ -1,0 +1,43 @@
+"""Options of a broker for metrics and for its memory of slow requests."""
+
+from pydantic import Field
+from tidemark.runtime.service_config import ServiceConfig
+
+
+class MetricsConfig(ServiceConfig):
+    """Options that bound what a scrape costs and what is kept of slow requests."""
+
+    metrics_partition_series_enable: bool = Field(
+        default=True,
+        description="serve the metrics that have a series for each partition; switch them off where"
+        " a broker has so many partitions that Prometheus cannot keep the series",
+    )
+    metrics_group_lag_enable: bool = Field(
+        default=True,
+        description="serve members, offsets and lag of the groups that this broker coordinates",
+    )
+    metrics_group_lag_cache_ms: int = Field(
+        10_000,
+        ge=0,
+        le=600_000,
+        description="age below which computed lag is served again; a scrape after that computes it"
+        " again, and asks other brokers for the ends of partitions that have no in-sync replica"
+        " here",
+    )
+    metrics_group_positions_max: int = Field(
+        20_000,
+        ge=0,
+        description="maximum number of committed offsets (of one group in one partition) with"
+        " series of their own, groups with members first; the others are counted in"
+        " tidemark_group_positions_cut",
+    )
+    slow_request_ms: int = Field(
+        500,
+        ge=0,
+        le=600_000,
+        description="time from which a request is kept as slow, with its stages; of long polls the"
+        " time on the event loop alone counts; 0 keeps none",
+    )
+    slow_requests_max: int = Field(
+        256, ge=1, le=10_000, description="maximum number of slow requests that are kept"
+    )
