@@ -6,10 +6,10 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from e2e.controllers import ControllerProcess
 from e2e.zookeeper import HOST, running_zookeeper
@@ -107,11 +107,23 @@ class BrokerProcess:
         ]
 
 
+Made = TypeVar("Made", bound=BrokerProcess)
+
+
 @contextmanager
 def running_cluster(
     directory: Path, brokers: int = 1, *extra: str
 ) -> Iterator[list[BrokerProcess]]:
     """ZooKeeper, a controller and ready brokers; all ended with the block."""
+    with running_cluster_of(BrokerProcess, directory, brokers, *extra) as started:
+        yield started
+
+
+@contextmanager
+def running_cluster_of(
+    make: Callable[..., Made], directory: Path, brokers: int, *extra: str
+) -> Iterator[list[Made]]:
+    """The same with brokers that ``make`` returns."""
     with ExitStack() as ending:
         zookeeper = ending.enter_context(running_zookeeper(directory))
         controller = ControllerProcess(1, zookeeper.connect, directory)
@@ -122,8 +134,7 @@ def running_cluster(
         internal += ["--transaction.state.log.min.isr", in_sync]
         extra = (*internal, *extra)
         started = [
-            BrokerProcess(number + 1, zookeeper.connect, directory, *extra)
-            for number in range(brokers)
+            make(number + 1, zookeeper.connect, directory, *extra) for number in range(brokers)
         ]
         for broker in started:
             broker.start()

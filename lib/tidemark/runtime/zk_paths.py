@@ -5,6 +5,7 @@
 /cluster                             cluster id, finalized features
 /constants                           settings that are the same in every process: lease.ms
 /brokers/live/<id>-<incarnation>     ephemeral: this incarnation of this broker has a session
+/brokers/ended/<id>-<incarnation>    this process has ended, as its supervisor saw
 /brokers/registered/<id>             the broker's registration
 /topics/<name>                       topic id, assignment, configs: the topic exists with the znode
 /partitions/<topic id>/<number>      leader, ISR and epochs
@@ -30,6 +31,7 @@ CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER: Final = "/cluster"
 CONSTANTS: Final = "/constants"
 LIVE_BROKERS: Final = "/brokers/live"
+ENDED_BROKERS: Final = "/brokers/ended"
 REGISTERED_BROKERS: Final = "/brokers/registered"
 TOPICS: Final = "/topics"
 PARTITIONS: Final = "/partitions"
@@ -41,6 +43,7 @@ SHARDS: Final = "/shards"
 
 PERSISTENT_PARENTS: Final = (
     LIVE_BROKERS,
+    ENDED_BROKERS,
     REGISTERED_BROKERS,
     TOPICS,
     PARTITIONS,
@@ -63,7 +66,7 @@ class UnknownZnodeFormatError(ValueError):
 
 
 class LiveBroker(NamedTuple):
-    """One incarnation of one broker that has a ZooKeeper session."""
+    """One incarnation of one broker that has, or had, a ZooKeeper session."""
 
     broker_id: BrokerId
     incarnation_id: bytes
@@ -73,10 +76,15 @@ class LiveBroker(NamedTuple):
         """Path of its ephemeral znode."""
         return f"{LIVE_BROKERS}/{self.broker_id}-{self.incarnation_id.hex()}"
 
+    @property
+    def ended_path(self) -> str:
+        """Path of the record that this process has ended."""
+        return f"{ENDED_BROKERS}/{self.broker_id}-{self.incarnation_id.hex()}"
+
     @classmethod
-    def parse(cls, name: str) -> "LiveBroker":
+    def parse(cls, name: str, parent: str = LIVE_BROKERS) -> "LiveBroker":
         """Read a child's name. Raises UnknownZnodeFormatError."""
-        broker_id, incarnation_id = _parse_live(LIVE_BROKERS, name)
+        broker_id, incarnation_id = _parse_live(parent, name)
         return cls(BrokerId(broker_id), incarnation_id)
 
 

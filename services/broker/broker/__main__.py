@@ -4,6 +4,7 @@ import asyncio
 import socket
 import sys
 
+from tidemark.runtime import supervised
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.event_loop import collect_young_garbage_only, new_event_loop
 from tidemark.runtime.metrics import Metrics
@@ -37,6 +38,7 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
         config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
     )
     service = BrokerService(config, directories, machine_seams(session, ControllerClient(session)))
+    supervised.announce(service.znodes)
     metrics = Metrics(SERVICE)
     measure_session(session, metrics)
     metrics.registry.register(BrokerCollector(service.server.measured()))

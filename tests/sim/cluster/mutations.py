@@ -26,6 +26,7 @@ from controller.core.soundness import Holdings, Soundness
 from controller.shell.zk_store import ZkStore
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import PartitionEpoch
+from tidemark.runtime import witness, zk_paths
 from tidemark.storage.disk import DiskError, ExhaustedError
 
 from sim.cluster.parts import Options
@@ -75,6 +76,19 @@ def _lead_with_all_committed(partition: Partition, state: Any, now: Any) -> bool
     if led:
         partition.bounds.high_watermark = partition.bounds.log_end
     return led
+
+
+_record_end = witness.record_end
+
+
+async def _record_the_end_of_the_next(session: Any, left: Any) -> bool:
+    parent, name = left.znode.rsplit("/", 1)
+    prefix = name.split("-")[0] + "-"
+    names, _ = await session.children(parent)
+    for each in (one for one in names if one.startswith(prefix)):
+        znode, ended = f"{parent}/{each}", f"{zk_paths.ENDED_BROKERS}/{each}"
+        return await _record_end(session, replace(left, znode=znode, ended_znode=ended))
+    return False
 
 
 _move = Commitment.move
@@ -188,6 +202,9 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "lets a broker id change hands within a lease": (
         (LeaderReplacement, "lease_left_ms", lambda *_: 0),
     ),
+    "records the end of the process that has the broker id now": (
+        (witness, "record_end", _record_the_end_of_the_next),
+    ),
     "lets broker epochs fall": ((registration, "_outlived", _only_the_living),),
     "takes a want of descriptors for a failed disk": (
         (LogDirectory, "fence", _fence_for_want_of_descriptors),
@@ -213,6 +230,7 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "cuts a damaged log while it counts": ("rot", "cut_followers", "elect_preferred"),
     "keeps the leader epoch when an unsound member leaves": ("rot",),
     "lets a broker id change hands within a lease": ("rival",),
+    "records the end of the process that has the broker id now": ("kill", "cut_zookeeper"),
     "lets broker epochs fall": ("rival",),
     "takes a want of descriptors for a failed disk": ("exhaust",),
 }
@@ -265,6 +283,9 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
         "after healing everybody is in sync",
     ),
     "lets a broker id change hands within a lease": (
+        "nobody acknowledges alone once another may lead",
+    ),
+    "records the end of the process that has the broker id now": (
         "nobody acknowledges alone once another may lead",
     ),
     "lets broker epochs fall": ("after healing everybody is in sync",),

@@ -12,6 +12,7 @@ from sim.cluster.coordinator_process import CoordinatorProcess
 from sim.cluster.ledger import Ledger
 from sim.cluster.network import Host
 from sim.cluster.processes import BrokerProcess, ControllerProcess, Timing
+from sim.cluster.supervisor import Supervisor
 
 FAST = Timing()
 Seen = tuple[int, int, int, Role, TopicId]
@@ -86,6 +87,8 @@ class Machine:
     began_at: int = 0
     dead: list[BrokerProcess] = field(default_factory=list)
     restart_planned: bool = False
+    supervisors: list[Supervisor] = field(default_factory=list)
+    """Supervisors of processes that have ended."""
     seen: dict[tuple[str, int], Seen] = field(default_factory=dict)
     """State of each partition at the last check."""
     replaced: int = 0

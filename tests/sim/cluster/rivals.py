@@ -52,7 +52,7 @@ def start_rival(world: "World", machine: "Machine") -> None:
     if session_id and world.zookeeper.has_quorum and world.dice.chance(0.5):
         world.zookeeper.expire(session_id)  # an operator may remove it: the lease continues
     ghost = copy(machine)
-    ghost.seen, ghost.dead, ghost.rotten = dict(machine.seen), [], []
+    ghost.seen, ghost.dead, ghost.rotten, ghost.supervisors = dict(machine.seen), [], [], []
     world.ghosts.append(ghost)
     world.note(machine.host.name, "is taken for dead")
     world.after(world.dice.pick(GHOST_MS), lambda: world.end_broker(ghost))

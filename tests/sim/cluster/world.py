@@ -43,6 +43,7 @@ from sim.cluster.processes import (
     new_loop,
 )
 from sim.cluster.rpc import Hosts, Serves
+from sim.cluster.supervisor import Supervisor
 from sim.cluster.watching import Watch, log_of
 from sim.dice import Dice
 from sim.history import Bounds
@@ -68,9 +69,12 @@ CHECKPOINT_DICE: Final = 2_000_003
 RIVAL_DICE: Final = 3_000_003
 FEED_DICE: Final = 5_000_011
 OLD_DISK_DICE: Final = 6_000_011
+SUPERVISOR_DICE: Final = 7_000_003
 """Offsets of separate dice: their throws change nothing else of a seed."""
 RIVALS: Final = 0.5
 """Share of the seeds in which a second process may take a broker id."""
+SUPERVISORS: Final = 0.6
+"""Share of the seeds in which brokers run under supervisors."""
 LATE_FEEDS: Final = 0.4
 """Share of the seeds in which messages of controllers may be late."""
 OLD_DISKS: Final = 0.3
@@ -153,6 +157,8 @@ class World:
         from sim.cluster.rivals import RIVAL_FAULTS
 
         self.dice = Dice(seed)
+        self.has_supervisors = Dice(SUPERVISOR_DICE + seed).chance(SUPERVISORS)
+        """True if a process waits for the end of each broker, and records it."""
         self.drawn_config = draw_room(Dice(ROOM_DICE + seed)) | draw_checkpoints(
             Dice(CHECKPOINT_DICE + seed)
         )
@@ -412,6 +418,11 @@ class World:
         process.kill(self.network, is_silent=is_silent)
         machine.dead.append(process)
         machine.process = None
+        if is_silent:
+            for supervisor in machine.supervisors:
+                supervisor.kill()
+        elif self.has_supervisors:
+            machine.supervisors.append(Supervisor(self, machine.host, process))
         for disk in machine.disks:
             disk.kill()
         if machine.is_hurt:

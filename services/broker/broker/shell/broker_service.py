@@ -10,7 +10,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from tidemark.model.metadata import Endpoint
+from tidemark.runtime import zk_paths
 from tidemark.runtime.service import ServiceError
+from tidemark.runtime.witness import ProcessZnodes
 from tidemark.runtime.zk_session import ZkUnavailableError
 
 from broker.config import BrokerConfig
@@ -53,6 +55,12 @@ class BrokerService:
             on_joined=directories.stamp,
             on_live=self.keeper.made,
         )
+
+    @property
+    def znodes(self) -> ProcessZnodes:
+        """Znodes that this process leaves behind if it ends without closing its session."""
+        live = zk_paths.LiveBroker(self.server.facts.broker_id, self.incarnation_id)
+        return ProcessZnodes(self._session.connect, live.path, ended_znode=live.ended_path)
 
     def _rejoin(self) -> None:
         self.membership.rejoin()

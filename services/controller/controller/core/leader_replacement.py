@@ -4,7 +4,8 @@ A leader that is alive is demoted first, and replaced once its broker has acknow
 update of the demotion. A leader whose live znode is gone is replaced a whole lease after the znode
 was seen gone, by this controller's clock (ADR 0010, 0011). A new controller has seen nothing, and
 counts from its first read. The wait is for a process, not for a broker id: another process of the
-id is registered once the wait is over, or once it shows that the first one has ended.
+id is registered once the wait is over, or once it shows that the first one has ended. A process
+whose end its supervisor has recorded holds no lease: there is no wait.
 """
 
 from collections.abc import Iterable, Mapping
@@ -74,6 +75,9 @@ class LeaderReplacement:
         for broker in brokers.values():
             process = incarnation_of(broker)
             if process not in listing.live:
+                if process in listing.ended:
+                    gone[process] = _Gone(now, 0)
+                    continue
                 lease_ms = max(self._lease_ms, broker.lease_ms)
                 gone[process] = self._gone.get(process, _Gone(now, lease_ms))
         self._gone = gone

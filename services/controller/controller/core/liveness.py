@@ -23,6 +23,8 @@ class LiveListing:
 
     zxid: int
     live: frozenset[Incarnation] = field(default_factory=frozenset)
+    ended: frozenset[Incarnation] = field(default_factory=frozenset)
+    """Processes that have ended: their supervisors waited for it. At least as new as ``live``."""
 
 
 NOBODY: Final = LiveListing(-1)

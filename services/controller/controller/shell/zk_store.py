@@ -187,11 +187,18 @@ class ZkStore:
         return [Remove(path) for path in paths]
 
     async def live_brokers(self, on_change: OnChange | None = None) -> LiveListing:
-        """Return the brokers with a session, as this ZooKeeper server has them. To see the newest
-        ones, ``sync`` first.
+        """Return the brokers with a session, and those that have ended, as this ZooKeeper server
+        has them. To see the newest ones, ``sync`` first.
+
+        An end is recorded with the removal of the live znode: read later, it is not missed.
         """
         names, stat = await self._session.children(zk_paths.LIVE_BROKERS, on_change)
-        return LiveListing(stat.children_zxid, frozenset(_incarnations(names)))
+        ended, _ = await self._session.children(zk_paths.ENDED_BROKERS)
+        return LiveListing(
+            stat.children_zxid,
+            frozenset(_incarnations(names, zk_paths.LIVE_BROKERS)),
+            frozenset(_incarnations(ended, zk_paths.ENDED_BROKERS)),
+        )
 
     async def live_coordinators(
         self, kind: str, on_change: OnChange | None = None
@@ -326,10 +333,10 @@ class ZkStore:
                 self._present.discard(step.path)
 
 
-def _incarnations(names: Iterable[str]) -> Iterator[Incarnation]:
+def _incarnations(names: Iterable[str], parent: str) -> Iterator[Incarnation]:
     for name in names:
         try:
-            live = zk_paths.LiveBroker.parse(name)
+            live = zk_paths.LiveBroker.parse(name, parent)
         except zk_paths.UnknownZnodeFormatError as error:
             log.warning("znode ignored", extra=fields(reason=str(error)))
         else:

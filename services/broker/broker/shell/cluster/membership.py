@@ -6,6 +6,7 @@ was lost, or the controller has removed the znode, the broker makes it again and
 new broker epoch. Meanwhile it continues to serve.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
-from tidemark.runtime.zk_session import ZkError, ZkSession
+from tidemark.runtime.zk_session import NoNodeError, ZkError, ZkSession
 from tidemark_wire.v1 import controller_pb2 as pb
 
 from broker.shell.cluster.held_logs import held_logs
@@ -178,8 +179,24 @@ class Membership:
             raise ZkError(refused.message) from refused
         self._registration.broker_epoch = epoch
         self.cluster_id = cluster_id
+        await self._remove_ended()
         self._on_joined(cluster_id)
         log.info("registered", extra=fields(broker_epoch=epoch, cluster_id=cluster_id))
+
+    async def _remove_ended(self) -> None:
+        """Remove the records of earlier processes of this broker id that have ended: this one is
+        registered in their place. Raises ZkError.
+        """
+        try:
+            names, _ = await self._session.children(zk_paths.ENDED_BROKERS)
+        except NoNodeError:
+            return  # the controller is of an earlier release
+        for name in names:
+            ended = zk_paths.LiveBroker.parse(name, zk_paths.ENDED_BROKERS)
+            is_ours = ended.broker_id == self._registration.broker_id
+            if is_ours and ended.incarnation_id != self._incarnation_id:
+                with contextlib.suppress(NoNodeError):
+                    await self._session.delete(ended.ended_path)
 
     def _announced(self) -> Announcement:
         assert self._announcement is not None, "run() is given the announcement"

@@ -1,0 +1,37 @@
+"""The znodes of a process that runs under a supervisor, in a file that both have open."""
+
+import os
+import tempfile
+from typing import BinaryIO, Final
+
+from tidemark.runtime.witness import ProcessZnodes
+
+DESCRIPTOR_VARIABLE: Final = "TIDEMARK_SUPERVISOR_FD"
+"""Environment variable with the descriptor of the file; unset without a supervisor."""
+CONTENT_BYTES_MAX: Final = 2_048
+"""A write of less than a page is whole or absent, however the process ends."""
+
+
+def make_file() -> BinaryIO:
+    """Return a new file for the znodes of a process. It has no name, and ends with the last process
+    that has it open.
+    """
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def announce(znodes: ProcessZnodes) -> None:
+    """Write down the znodes that this process leaves behind, for its supervisor if there is one.
+    Replaces what was written before.
+    """
+    descriptor = os.environ.get(DESCRIPTOR_VARIABLE, "")
+    if not descriptor.isdigit():
+        return
+    content = znodes.encode().ljust(CONTENT_BYTES_MAX)
+    assert len(content) == CONTENT_BYTES_MAX, "the paths are short"
+    os.pwrite(int(descriptor), content, 0)
+
+
+def read(descriptor: int) -> ProcessZnodes | None:
+    """Return the znodes of a process; None if it ended before it wrote them."""
+    content = os.pread(descriptor, CONTENT_BYTES_MAX, 0)
+    return ProcessZnodes.decode(content) if content.strip() else None
