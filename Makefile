@@ -21,7 +21,7 @@ JAVA_TESTS := tests/conformance/test_java_clients.py tests/conformance/test_java
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo sparkzip bench sim scenario fuzz chaos soak conformance ci clean
+.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo alerts sparkzip bench sim scenario fuzz chaos soak conformance ci clean
 
 help: ## print this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -64,6 +64,11 @@ types: setup ## mypy, strict
 
 unit: setup ## unit, golden and tidy tests: Python alone, seconds
 	QUICK=1 $(BIN)/pytest -q -n auto --dist worksteal --randomly-dont-reset-seed tests/unit tests/golden tests/tidy $(ARGS)
+
+alerts: ## check the alert rules and run their tests (promtool)
+	@command -v promtool >/dev/null || { echo "promtool is not installed: apt-get install prometheus (and stop the service that this starts)" >&2; exit 69; }
+	promtool check rules monitoring/alerts.yaml
+	promtool test rules monitoring/alerts_test.yaml
 
 test: setup ## all tests: unit and real processes with a real ZooKeeper (needs a JDK 17)
 ifdef ARGS

@@ -20,6 +20,10 @@ class ManualClock(Clock):
         """Milliseconds by which the clock was advanced."""
         return InstantMs(self._passed_ms)
 
+    def precise_s(self) -> float:
+        """``now_ms`` in seconds."""
+        return self._passed_ms / 1_000
+
     def boot_ms(self) -> InstantMs:
         """The same as ``now_ms``: a manual clock is never suspended."""
         return InstantMs(self._passed_ms)

@@ -32,6 +32,7 @@ from tidemark.runtime.exit_codes import MEANING
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.service_config import ServiceConfig, config_keys
 from tidemark.runtime.watchdog import Watchdog
+from tidemark.runtime.zk_metrics import measure_session
 from tidemark.runtime.zk_session import ZkSession
 from txn_coordinator.config import TxnCoordinatorConfig
 from txn_coordinator.shell.node import TxnCoordinatorNode
@@ -233,6 +234,7 @@ def metrics_of(service: str) -> Metrics:
     """Metrics that every service has."""
     shown = Metrics(service)
     Watchdog(shown, limit_ms=ServiceConfig.model_fields["event_loop_stall_ms"].default)
+    measure_session(ZkSession(_NOWHERE), shown)
     return shown
 
 

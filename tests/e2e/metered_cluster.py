@@ -2,6 +2,7 @@
 
 import asyncio
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,6 +56,17 @@ class Metered(NamedTuple):
     def names(self, service: str) -> list[str]:
         """Processes of one kind."""
         return [one.name for one in self.cluster.layout.members() if one.kind == service]
+
+    def create_topic(self) -> str:
+        """Create a topic at the first broker; return its name."""
+        name = f"made-{uuid.uuid4().hex[:8]}"
+
+        async def create() -> None:
+            async with Admin(self.cluster.kafka(1)) as admin:
+                await admin.create_topics([NewTopic(name, 1, 1)])
+
+        asyncio.run(create())
+        return name
 
     def samples(self, service: str) -> list[Sample]:
         """All samples of all processes of one kind."""

@@ -1,9 +1,26 @@
 """Metrics of every kind of process of a real cluster, under the names of public dashboards."""
 
+import os
 from collections.abc import Iterator
+from typing import Any
 
+import grpc
 import pytest
-from e2e.metered_cluster import GROUP, RECORDS, SERVICES, TOPIC, Metered, metered_cluster
+from e2e import metrics_page
+from e2e.kafka_wire import batch
+from e2e.metered_cluster import (
+    GROUP,
+    RECORDS,
+    SERVICES,
+    SHARE_GROUP,
+    TOPIC,
+    Metered,
+    metered_cluster,
+)
+from e2e.wire import to_leader
+from promtool import needs_promtool, promtool
+from tidemark.model.errors import ErrorCode
+from tidemark_wire.v1 import diagnostics_pb2, diagnostics_pb2_grpc
 from waiting import wait_for
 
 pytestmark = pytest.mark.e2e
@@ -95,3 +112,104 @@ def test_every_service_counts_the_ends_of_its_zookeeper_sessions(metered: Metere
     for service in SERVICES:
         assert set(metered.values(service, "tidemark_zookeeper_session_ends_total")) == {0}
         assert set(metered.values(service, "tidemark_zookeeper_connected")) == {1}
+
+
+@pytest.mark.feature("AD75", "Y08")
+def test_states_of_share_groups_are_served(metered: Metered) -> None:
+    labels = {"group": SHARE_GROUP, "topic": TOPIC, "partition": "0"}
+    wait_for(
+        lambda: metered.values("broker", "tidemark_share_lag_records", **labels) == [RECORDS],
+        "closing the consumer has given its records back",
+    )
+    states = metered.samples("broker")
+    shown = {
+        one.labels["state"]: one.value
+        for one in states
+        if one.name == "tidemark_share_records" and labels.items() <= one.labels.items()
+    }
+    assert sum(shown.values()) == RECORDS
+    assert {"available", "acquired", "acknowledged", "archived", "behind"} <= shown.keys()
+    assert sum(metered.values("share-coordinator", "tidemark_share_groups")) == 1
+
+
+@pytest.mark.feature("AD76")
+@pytest.mark.parametrize("request_name", ["Produce", "Fetch", "CreateTopics", "OffsetCommit"])
+def test_times_of_requests_are_histograms(metered: Metered, request_name: str) -> None:
+    counts = "tidemark_request_seconds_count"
+    assert sum(metered.values("broker", counts, request=request_name)) > 0
+    if request_name != "Produce":
+        assert sum(metered.values("broker", "tidemark_request_wait_seconds_count")) > 0
+
+
+@pytest.mark.feature("AD76")
+def test_syncs_and_the_delay_of_every_event_loop_are_histograms(metered: Metered) -> None:
+    for service in SERVICES:
+        name = "tidemark_event_loop_delay_seconds_count"
+        wait_for(lambda: all(metered.values(service, name)), service)  # noqa: B023
+    wait_for(
+        lambda: all(metered.values("broker", "tidemark_flush_seconds_count")),
+        "logs are synced in the background",
+    )
+    assert metered.values("broker", "tidemark_flush_errors_total") == [0, 0]
+    assert len(metered.values("broker", "tidemark_isr_change_seconds_count")) == 2
+
+
+@pytest.mark.feature("AD76")
+def test_a_batch_that_does_not_match_its_crc_is_counted(metered: Metered) -> None:
+    def errors() -> float:
+        found = metered.values("broker", "tidemark_batch_crc_errors_total", source="produce")
+        return sum(found)
+
+    before = errors()
+    damaged = bytearray(batch(b"abc"))
+    damaged[66] ^= 1
+    with to_leader(metered.cluster, TOPIC) as wire:
+        assert wire.produce(TOPIC, bytes(damaged)).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert errors() == before + 1
+
+
+@needs_promtool
+@pytest.mark.feature("AD78")
+@pytest.mark.parametrize("service", SERVICES)
+def test_promtool_has_nothing_to_say_about_a_service(metered: Metered, service: str) -> None:
+    for name in metered.names(service):
+        assert promtool("check", "metrics", text=metered.text(name)) == ""
+
+
+def _slow(stub: Any, count_max: int) -> Any:
+    return stub.ListSlowRequests(diagnostics_pb2.ListSlowRequestsRequest(count_max=count_max))
+
+
+@pytest.mark.feature("AD86")
+def test_a_broker_keeps_its_slow_requests(metered: Metered) -> None:
+    with grpc.insecure_channel(metered.cluster.grpc(1)) as channel:
+        stub: Any = diagnostics_pb2_grpc.BrokerDiagnosticsStub(channel)
+        wait_for(
+            lambda: metered.create_topic() and _slow(stub, 1).requests,
+            "the creation of a topic takes a millisecond",
+        )
+        found = _slow(stub, 1)
+    assert (found.threshold_ms, len(found.requests)) == (1, 1)
+    slow = found.requests[0]
+    assert [stage.name for stage in slow.stages] == ["handling", "waiting", "ordering"]
+    assert sum(stage.us for stage in slow.stages) == pytest.approx(slow.total_us, abs=3)
+    assert slow.peer.startswith("127.0.0.1:")
+    assert found.seen >= 1
+
+
+@pytest.mark.feature("AD85")
+def test_the_page_of_metrics_lists_what_processes_serve(metered: Metered) -> None:
+    by_service = {
+        service: metrics_page.served(metered.text(name) for name in metered.names(service))
+        for service in SERVICES
+    }
+    if os.environ.get("REWRITE") == "1":
+        metrics_page.rewrite(by_service)
+    page = metrics_page.listed()
+    for service, metrics in by_service.items():
+        shown = page[metrics_page.EVERY] | page[metrics_page.TITLES[service]]
+        assert {name: one.kind for name, one in shown.items()} == {
+            name: one.kind for name, one in metrics.items()
+        }, service
+        labelled = {name: one for name, one in metrics.items() if one.labels}
+        assert {name: shown[name] for name in labelled} == labelled

@@ -17,6 +17,10 @@ class Clock:
         """Return monotonic time for deadlines; it stops while the machine is suspended."""
         return InstantMs(time.monotonic_ns() // _NS_PER_MS)
 
+    def precise_s(self) -> float:
+        """Return monotonic time in seconds, for durations that are shorter than a millisecond."""
+        return time.perf_counter()
+
     def boot_ms(self) -> InstantMs:
         """Return monotonic time that includes suspension (CLOCK_BOOTTIME), which leases need."""
         return InstantMs(time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _NS_PER_MS)

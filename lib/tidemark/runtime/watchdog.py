@@ -31,6 +31,12 @@ class Watchdog:
         self._stalls = metrics.counter(
             "tidemark_event_loop_stalls", "stalls of the event loop"
         ).at()
+        self._delays = metrics.timings(
+            "tidemark_event_loop_delay_seconds",
+            "seconds by which a timer of the event loop was late: a request waits as long before"
+            " it is read",
+        ).at()
+        self._due_s: float | None = None
         self._limit_ms = limit_ms
         self._look_ms = max(1, limit_ms // LOOKS_A_LIMIT)
         self._clock = Clock()
@@ -60,7 +66,12 @@ class Watchdog:
     def _turn(self) -> None:
         assert self._loop is not None, "called on it"
         self._turns += 1
-        self._timer = self._loop.call_later(self._look_ms / 2_000, self._turn)
+        now_s = self._clock.precise_s()
+        if self._due_s is not None:
+            self._delays.observe(max(0.0, now_s - self._due_s))
+        pause_s = self._look_ms / 2_000
+        self._due_s = now_s + pause_s
+        self._timer = self._loop.call_later(pause_s, self._turn)
 
     def _watch(self) -> None:
         rule = StallRule(limit_ms=self._limit_ms, look_ms=self._look_ms, now=self._clock.now_ms())

@@ -48,6 +48,10 @@ class SimClock(Clock):
         """Return the monotonic time."""
         return InstantMs(self._host.now)
 
+    def precise_s(self) -> float:
+        """Return the monotonic time in seconds."""
+        return self._host.now / 1_000
+
     def boot_ms(self) -> InstantMs:
         """Return the time that leases are measured with."""
         return InstantMs(self._host.now * self._rate_permille // 1_000)

@@ -63,7 +63,7 @@ def test_an_api_without_a_handler_is_shown_as_missing(pages: Pages) -> None:
 
 def test_every_metric_of_a_service_that_operators_read_of_is_measured(pages: Pages) -> None:
     texts = [path.read_text() for path in (ROOT / "docs/operating").glob("*.md")]
-    found = {name for text in texts for name in re.findall(r"`((?:kafka|tidemark)_\w+)", text)}
+    found = {name for text in texts for name in re.findall(r"`((?:kafka|tidemark)_\w+)[`{]", text)}
     named = {name for name in found if not name.startswith("tidemark_spark")}
     assert len(named) > 30
     assert {name for name in named if f"`{name}`" not in pages["metrics"]()} == set()

@@ -21,6 +21,7 @@ from broker.shell.kafka.apis import make_router
 from broker.shell.listener.limits import connection_limits
 from broker.shell.listener.listener import KafkaListener
 from broker.shell.metrics.collector import Measured
+from broker.shell.request_times import RequestTimes
 from broker.shell.rooms import (
     WorkerPools,
     build_cluster,
@@ -74,7 +75,11 @@ class BrokerServer:
         """
         self.config = config
         self.facts = BrokerFacts.of(config, seams.clock, seams.dice.random)
-        self.counters = BrokerCounters()
+        self.counters = BrokerCounters(
+            RequestTimes(
+                seams.clock, slow_ms=config.slow_request_ms, kept_max=config.slow_requests_max
+            )
+        )
         self.counters.damage_found = sum(
             report.damage is not None for manager in log_managers for report in manager.reports
         )
@@ -171,6 +176,7 @@ class BrokerServer:
             transactions=self.transactions,
             groups=self.groups,
             shares=self.shares,
+            times=self.counters.times,
         )
 
     def measured(self) -> Measured:

@@ -2,6 +2,11 @@
 
 from typing import Final
 
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.metrics import SECONDS_BUCKETS, TimingsFamily
+
+from broker.shell.request_times import RequestTimes
+
 API_KEYS_MAX: Final = 128
 
 
@@ -50,10 +55,15 @@ class BrokerCounters:
         "closed_late_frame",
         "connections_refused",
         "connections_total",
+        "crc_errors_produce",
+        "crc_errors_replication",
         "damage_found",
         "damaged_reads",
+        "flush_errors",
+        "flush_seconds",
         "inspections_given_up",
         "internal_topics_refused",
+        "isr_change_seconds",
         "isr_expands",
         "isr_shrinks",
         "isr_updates_failed",
@@ -62,10 +72,26 @@ class BrokerCounters:
         "replication_bytes_out",
         "request_errors",
         "requests",
+        "times",
         "topics",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, times: RequestTimes | None = None) -> None:
+        self.times = times or RequestTimes(Clock())
+        self.flush_seconds = TimingsFamily(
+            "tidemark_flush_seconds",
+            "seconds of a round of syncs of one log directory",
+            (),
+            SECONDS_BUCKETS,
+        )
+        self.isr_change_seconds = TimingsFamily(
+            "tidemark_isr_change_seconds",
+            "seconds from the request for a change of ISRs to the controller's answer",
+            (),
+            SECONDS_BUCKETS,
+        )
+        self.flush_seconds.at()
+        self.isr_change_seconds.at()
         self.requests = [0] * API_KEYS_MAX
         self.request_errors = [0] * API_KEYS_MAX
         self.topics: dict[str, TopicCounters] = {}
@@ -80,6 +106,9 @@ class BrokerCounters:
         self.damaged_reads = 0
         self.damage_found = 0
         self.inspections_given_up = 0
+        self.flush_errors = 0
+        self.crc_errors_produce = 0
+        self.crc_errors_replication = 0
         self.isr_expands = 0
         self.isr_shrinks = 0
         self.isr_updates_failed = 0

@@ -407,6 +407,7 @@ def build_upkeep(
         table=table,
         disks=disks,
         log_moves=partitions.log_moves,
+        counters=counters,
         group_commits=partitions.group_commits,
         on_replica_synced=replication.manager.synced,
     )

@@ -143,6 +143,7 @@ class BrokerParts:
             transactions=self.transactions,
             groups=self.groups,
             shares=self.shares,
+            times=self.counters.times,
         )
 
     def measured(self) -> Measured:

@@ -201,6 +201,7 @@ def maintenance(world: World) -> Maintenance:
         table=parts.partitions.table,
         disks=parts.partitions.disks,
         log_moves=parts.partitions.log_moves,
+        counters=parts.counters,
         group_commits=parts.partitions.group_commits,
         on_replica_synced=lambda _: None,
     )

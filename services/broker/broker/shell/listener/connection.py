@@ -54,8 +54,9 @@ class Connection(asyncio.BufferedProtocol):
         "_blocked", "_buffer", "_closed", "_end", "_frame_end", "_held_bytes", "_limits",
         "_muted", "_out", "_out_files", "_processing", "_queue", "_replies", "_resting",
         "_small_frames", "_start", "_starved", "_stopped", "_swept_bytes", "_transport",
-        "_turn_bytes", "_view", "address", "ending", "frame_ms", "headers", "listener", "order",
-        "peer", "principal", "produce_prefix_bytes", "repeated_produces", "touched",
+        "_turn_bytes", "_view", "address", "began_s", "ending", "frame_bytes", "frame_ms",
+        "headers", "listener", "listener_name", "order", "peer", "principal",
+        "produce_prefix_bytes", "repeated_produces", "times", "touched", "unhandled",
     )  # fmt: skip
 
     def __init__(self, listener: "ConnectionHost[Connection]") -> None:
@@ -68,7 +69,9 @@ class Connection(asyncio.BufferedProtocol):
         self.ending = False
         self.headers = HeaderReader()
         self.order = RequestOrder()
-        self.produce_prefix_bytes = 0
+        self.times, self.listener_name = listener.counters.times, listener.name
+        self.unhandled: Reply | None = None
+        self.began_s, self.produce_prefix_bytes = 0.0, 0
         self.repeated_produces: dict[bytes, RepeatedProduce] = {}
         """Produce requests that this client repeats, by their first bytes, all of one length."""
         self._transport: asyncio.Transport | None = None
@@ -76,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = bytearray(0)
         self._view = memoryview(self._buffer)
         self._start = self._end = self._frame_end = 0
-        self._small_frames = self.frame_ms = 0
+        self._small_frames = self.frame_ms = self.frame_bytes = 0
         self._replies: deque[Reply] = deque()
         self._out: list[Part] = []
         self._out_files = False
@@ -297,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
         """Put back a request that did nothing, as too many writes wait: it is taken again when
         there is room, and nothing is read until then.
         """
-        self._stopped = True
+        self._stopped, self.began_s = True, 0.0
         parked.when_room(self._go_on)
 
     def _go_on(self) -> None:
@@ -342,7 +345,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _queue_reply(self, header: RequestHeader, parts: list[Part]) -> None:
         reply = Reply(self, header)
-        reply.parts = parts
+        reply.put(parts)
         self._replies.append(reply)
 
     def replied(self, reply: Reply) -> None:
@@ -356,9 +359,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes += bytes_in(reply.parts)
         replies = self._replies
         while replies and replies[0].parts is not None:
-            parts = replies.popleft().parts
-            assert parts is not None
-            self._out += parts
+            self._out += replies.popleft().taken()
             self._out_files = True
         if self._processing:
             return

@@ -8,6 +8,8 @@ from tidemark.kafka.apis import APIS
 from tidemark.kafka.headers import RequestHeader, response_header
 from tidemark.storage.disk import File
 
+from broker.shell.request_times import Origin, RequestTimes, Stages
+
 Part = bytes | tuple[File, int, int]
 """Piece of an answer: bytes, or (file, position, length)."""
 
@@ -24,6 +26,19 @@ RESPONSE_TAGS: Final = {
 class ReplyTarget(Protocol):
     """Connection of a reply, as far as a reply uses it."""
 
+    peer: str
+    began_s: float
+    frame_bytes: int
+    unhandled: "Reply | None"
+
+    @property
+    def times(self) -> RequestTimes:
+        """Times of all requests."""
+
+    @property
+    def listener_name(self) -> str:
+        """Name of the listener."""
+
     def replied(self, reply: "Reply") -> None:
         """Note that the answer is complete; it is sent in its turn."""
 
@@ -36,7 +51,10 @@ class Reply:
     is lost.
     """
 
-    __slots__ = ("_connection", "_header", "on_gone", "parts")
+    __slots__ = (
+        "_began_s", "_connection", "_header", "_ready_s", "_size_bytes", "handled_s", "on_gone",
+        "parts",
+    )  # fmt: skip
 
     def __init__(self, connection: ReplyTarget, header: RequestHeader) -> None:
         self._connection = connection
@@ -44,13 +62,35 @@ class Reply:
         self.parts: list[Part] | None = None
         self.on_gone: Callable[[], None] | None = None
         """Called instead of an answer when the connection is lost: cancels what was parked."""
+        self._began_s, self._size_bytes = connection.began_s, connection.frame_bytes
+        self._ready_s = 0.0
+        self.handled_s = 0.0
+        """Time at which the handler returned; 0 until then."""
+        connection.unhandled = self
 
     def send(self, body: Sequence[Part]) -> None:
         """Answer with the pieces of a body, without header; [] answers nothing (acks=0)."""
         assert self.parts is None, "answered twice"
         self.on_gone = None
         self.parts = framed(self._header, body) if body else []
+        self._ready_s = self._connection.times.now_s()
         self._connection.replied(self)
+
+    def put(self, parts: list[Part]) -> None:
+        """Answer at once, behind earlier answers that are not ready."""
+        self._ready_s = self._connection.times.now_s()
+        self.parts = parts
+
+    def taken(self) -> list[Part]:
+        """Return the pieces, which are sent now."""
+        assert self.parts is not None, "taken before it was answered"
+        connection, ready_s = self._connection, self._ready_s
+        connection.times.answered_later(
+            self._header,
+            Origin(connection.peer, connection.listener_name, self._size_bytes),
+            Stages(self._began_s, self.handled_s or ready_s, ready_s),
+        )
+        return self.parts
 
     def close(self) -> None:
         """Close the connection instead of an answer."""

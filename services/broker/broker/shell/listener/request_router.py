@@ -22,6 +22,7 @@ from broker.shell.listener import old_produce
 from broker.shell.listener.connection import Connection
 from broker.shell.listener.replies import Reply
 from broker.shell.request_context import RequestContext
+from broker.shell.request_times import Origin
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ class RequestRouter:
         self._hot: dict[int, HotHandler] = {int(key): handler for key, handler in hot.items()}
         self._long_tail: dict[int, Handler] = {int(key): one for key, one in long_tail.items()}
         self._requests = counters.requests
+        self._times = counters.times
         both = self._hot.keys() & self._long_tail.keys()
         assert not both, f"two handlers for one API: {both}"
 
@@ -94,9 +96,21 @@ class RequestRouter:
                 self._refuse_version(connection, header, frame)
                 return
             self._requests[api_key] += 1
+            times = self._times
+            began_s = connection.began_s = times.now_s()
+            connection.frame_bytes = len(frame)
             hot = self._hot.get(api_key)
             if hot is not None:
                 hot(connection, header, frame[header.body_position :])
+                waits = connection.unhandled
+                if waits is not None:
+                    waits.handled_s = times.now_s()
+                    connection.unhandled = None
+                elif connection.began_s == began_s:  # it was not put back
+                    slow_s = times.answered(api_key, began_s)
+                    if slow_s:
+                        origin = Origin(connection.peer, connection.listener_name, len(frame))
+                        times.keep(header, origin, slow_s)
                 return
             handler = self._long_tail.get(api_key)
             if handler is None:
@@ -109,6 +123,8 @@ class RequestRouter:
             connection.close(str(problem))
             return
         reply = connection.later(header)
+        reply.handled_s = times.now_s()
+        connection.unhandled = None
         context = context_of(connection, header)
         connection.start(self._run(handler, request, _Asked(header, body, reply, context)))
 

@@ -25,6 +25,7 @@ from broker.shell.listener.limits import ConnectionLimits
 from broker.shell.metrics import groups, partition_series, replication, share_groups
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.table import PartitionTable
+from broker.shell.request_times import api_name
 from broker.shell.share.share_partitions import SharePartitions
 
 _TOPIC_COUNTERS = (
@@ -76,6 +77,7 @@ class BrokerCollector(Collector):
             measured.has_lease,
         )
         yield from self._network()
+        yield from self._times()
         yield from share_groups.families(measured.shares)
         yield partition_series.stable_lags(measured.table)
         if measured.config.metrics_partition_series_enable:
@@ -115,13 +117,28 @@ class BrokerCollector(Collector):
             labels=["request"],
         )
         for key in ApiKey:
-            name = _api_name(key)
+            name = api_name(key)
             count = self._measured.counters.requests[key]
             if count:
                 served.add_metric([name], count)
                 errors.add_metric([name], self._measured.counters.request_errors[key])
         yield served
         yield errors
+
+    def _times(self) -> Iterator[Metric]:
+        counters = self._measured.counters
+        yield from counters.times.total.collect()
+        yield from counters.times.waits.collect()
+        yield from counters.flush_seconds.collect()
+        yield from counters.isr_change_seconds.collect()
+        crc = CounterMetricFamily(
+            "tidemark_batch_crc_errors",
+            "batches that did not match their CRC when they arrived, by source",
+            labels=["source"],
+        )
+        crc.add_metric(["produce"], counters.crc_errors_produce)
+        crc.add_metric(["replication"], counters.crc_errors_replication)
+        yield crc
 
     def _network(self) -> Iterator[Metric]:
         measured, counters, parked = self._measured, self._measured.counters, self._measured.parked
@@ -153,6 +170,8 @@ class BrokerCollector(Collector):
             "tidemark_tasks", "asyncio tasks of the event loop", value=_task_count()
         )
         for name, value, doc in (
+            ("flush_errors", counters.flush_errors, "rounds of syncs that failed"),
+            ("slow_requests", counters.times.slow_seen, "requests that took slow.request.ms"),
             ("connections_accepted", counters.connections_total, "connections accepted"),
             ("connections_refused", counters.connections_refused, "connections refused at a limit"),
             ("connections_idle_closed", counters.closed_idle, "connections closed as idle"),
@@ -187,7 +206,3 @@ def _task_count() -> int:
         return len(asyncio.all_tasks())
     except RuntimeError:
         return 0
-
-
-def _api_name(key: ApiKey) -> str:
-    return "".join(word.capitalize() for word in key.name.split("_"))

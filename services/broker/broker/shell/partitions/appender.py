@@ -31,7 +31,7 @@ from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
 from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
 from broker.shell.partitions.parking_lot import ParkingLot
-from broker.shell.partitions.replicated_batches import admit_replicated
+from broker.shell.partitions.replicated_batches import CRC_MISMATCH, admit_replicated
 from broker.storage.directory import LogDamagedError
 
 _NO_ERROR: Final = ErrorCode.NONE
@@ -122,6 +122,7 @@ class PartitionAppender:
             and header.batch_length + LENGTH_PREFIX_BYTES == size_bytes
             and crc32c(batch[CRC_START:]) != header.crc
         ):
+            self._counters.crc_errors_produce += 1
             return self.refused(hosted, _CORRUPT)
         partition = hosted.partition
         plan = partition.admit(
@@ -286,6 +287,7 @@ class PartitionAppender:
         """
         partition, now_ms = hosted.partition, self._clock.wall_ms()
         plans, problem = admit_replicated(hosted, records, leader_epoch)
+        self._counters.crc_errors_replication += problem == CRC_MISMATCH
         if any(plan.control is not None for plan in plans):
             hosted.log.expect_room()  # for the index of aborted transactions
         position, taken = 0, 0

@@ -1,6 +1,7 @@
 """Batches of a leader's answer that a follower may append."""
 
 import logging
+from typing import Final
 
 from crc32c import crc32c
 from tidemark.codec.control_record import read_control
@@ -18,6 +19,8 @@ from broker.core.partition import AppendPlan
 from broker.shell.partitions.hosted import HostedPartition
 
 log = logging.getLogger(__name__)
+
+CRC_MISMATCH: Final = "a batch does not match its CRC"
 
 
 def admit_replicated(
@@ -44,7 +47,7 @@ def admit_replicated(
                     offset=header.base_offset,
                 ),
             )
-            return plans, "a batch does not match its CRC"
+            return plans, CRC_MISMATCH
         control = None
         if header.is_control:
             try:

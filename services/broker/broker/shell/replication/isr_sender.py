@@ -108,7 +108,9 @@ class IsrSender:
         """
         request = _write(self._registration, proposals)
         try:
+            began_s = self._clock.precise_s()
             answer = await self._controller.alter_partitions(request, CALL_TIMEOUT_S)
+            self._counters.isr_change_seconds.at().observe(self._clock.precise_s() - began_s)
         except TidemarkError as failure:
             log.warning("ISR proposals not answered", extra=fields(reason=failure.message))
             self._failed()

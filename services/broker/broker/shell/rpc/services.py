@@ -6,8 +6,10 @@ from typing import Any, Final, NamedTuple
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.facts import BrokerFacts
+from broker.shell.request_times import RequestTimes
 from broker.shell.rooms import ClusterRoom, GroupRoom, PartitionRoom, ShareRoom, TransactionRoom
 from broker.shell.rpc import (
+    diagnostics,
     partition_store,
     share_groups,
     share_transactions,
@@ -27,6 +29,7 @@ SERVICE_NAMES: Final = (
     share_groups.SERVICE_NAME,
     share_views.SERVICE_NAME,
     share_transactions.SERVICE_NAME,
+    diagnostics.SERVICE_NAME,
 )
 
 
@@ -39,6 +42,7 @@ class GrpcServices(NamedTuple):
     share_groups: share_groups.ShareGroups
     share_views: share_views.SharePartitionViews
     share_transactions: share_transactions.ShareTransactions
+    diagnostics: diagnostics.BrokerDiagnostics
 
     def register(self, server: Any) -> None:
         """Add all servicers to a gRPC server."""
@@ -49,6 +53,7 @@ class GrpcServices(NamedTuple):
             share_groups.registration(self.share_groups),
             share_views.registration(self.share_views),
             share_transactions.registration(self.share_transactions),
+            diagnostics.registration(self.diagnostics),
         )
         for add in registrations:
             add(server)
@@ -63,6 +68,7 @@ def make_services(
     transactions: TransactionRoom,
     groups: GroupRoom,
     shares: ShareRoom,
+    times: RequestTimes,
 ) -> GrpcServices:
     """Make the servicers."""
     table = partitions.table
@@ -96,4 +102,5 @@ def make_services(
         share_transactions.ShareTransactions(
             facts, metadata, shares.partitions, transactions.relay
         ),
+        diagnostics.BrokerDiagnostics(facts, times),
     )

@@ -16,6 +16,7 @@ from tidemark.storage.disk import DiskError
 
 from broker.core.failed_directories import have_all_failed, may_end
 from broker.core.partition import Role
+from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
@@ -52,6 +53,7 @@ class Maintenance:
         disks: DiskHealth,
         log_moves: LogMoves,
         group_commits: GroupCommits,
+        counters: BrokerCounters,
         on_replica_synced: Callable[[HostedPartition], None],
     ) -> None:
         """``on_replica_synced`` is called when a flush round reached more of a followed log."""
@@ -61,6 +63,7 @@ class Maintenance:
         self._disks = disks
         self._log_moves = log_moves
         self._group_commits = group_commits
+        self._counters = counters
         self._on_replica_synced = on_replica_synced
         self._hosting = hosting
         self._rounds = {manager: asyncio.Lock() for manager in disks.log_managers}
@@ -129,7 +132,11 @@ class Maintenance:
             begun = manager.begin_flush(only_group=only_group, now_ms=self._clock.wall_ms())
             if begun is None:
                 return
+            began_s = self._clock.precise_s()
             await asyncio.to_thread(begun.run)
+            seconds = self._clock.precise_s() - began_s
+            self._counters.flush_seconds.at().observe(seconds)
+            self._counters.flush_errors += begun.error is not None
             finished = manager.finish_flush(begun)
             if not finished and begun.error is not None:
                 self._disks.fence_directory(manager, begun.error)
