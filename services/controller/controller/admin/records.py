@@ -68,7 +68,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Bytes of one fetch, and what the leader says about the transactions in them."""
+    """Bytes of one fetch, and the state of the transactions in them at the leader."""
 
     topic: str
     partition: int
