@@ -10,6 +10,7 @@ from tidemark.runtime.service_config import version
 
 from controller.admin.service import AdminService
 from controller.config import ControllerConfig
+from controller.console.application import Console
 from controller.rest import brokers, clusters, configs, problems, topics
 from controller.rest.limits import Limits
 from controller.shell.node import ControllerNode
@@ -46,9 +47,9 @@ def make_application(
     node: ControllerNode,
     registry: CollectorRegistry,
 ) -> Application:
-    """Return the application: REST, and /metrics, /livez, /readyz and /loglevel."""
+    """Return the application: REST, the console, and /metrics, /livez, /readyz and /loglevel."""
     ops = OpsApplication(registry, ready=node.problem, live=lambda: None)
-    return Dispatch(make_rest(admin, config, Clock()), ops)
+    return Dispatch(make_rest(admin, config, Clock()), Console(admin.context, ops))
 
 
 class Dispatch:

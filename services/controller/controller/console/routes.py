@@ -1,0 +1,52 @@
+"""All routes of the console."""
+
+from controller.console import preferences
+from controller.console.pages import (
+    brokers,
+    groups,
+    messages,
+    overview,
+    topic_changes,
+    topic_clients,
+    topics,
+    transactions,
+)
+from controller.console.routing import route
+
+ROUTES = (
+    route("", overview.show),
+    route("parts/problems", overview.problems),
+    route("parts/load", overview.load),
+    route("theme", None, preferences.set_theme),
+    route("brokers", brokers.show_all),
+    route("brokers/*", brokers.show),
+    route("brokers/*/disks", brokers.disks),
+    route("brokers/*/configs", brokers.configuration),
+    route("brokers/*/config", topic_changes.show_broker_config, topic_changes.broker_config),
+    route("create-topic", topic_changes.show_create, topic_changes.create),
+    route("topics", topics.show_all),
+    route("topics/*", topics.show),
+    route("topics/*/configs", topics.configuration),
+    route("topics/*/config", topic_changes.show_config, topic_changes.config),
+    route("topics/*/manage", topic_changes.show_manage),
+    route("topics/*/partitions", topic_changes.show_manage, topic_changes.add_partitions),
+    route("topics/*/purge", topic_changes.show_manage, topic_changes.purge),
+    route("topics/*/delete", topic_changes.show_manage, topic_changes.delete),
+    route("topics/*/clients", topic_clients.show),
+    route("topics/*/clients/figures", topic_clients.figures),
+    route("topics/*/messages", messages.show),
+    route("topics/*/tail", messages.tail),
+    route("topics/*/export", messages.export),
+    route("topics/*/download/*/*", messages.download),
+    route("topics/*/produce", messages.show_produce, messages.produce),
+    route("groups", groups.show_all),
+    route("groups/*", groups.show),
+    route("groups/*/figures", groups.figures),
+    route("groups/*/reset", groups.show_reset, groups.reset),
+    route("groups/*/delete", groups.show_delete, groups.delete),
+    route("parts/transactions", transactions.open_now),
+    route("transactions", transactions.show_all),
+    route("transactions/*", transactions.show),
+    route("transactions/*/abort", transactions.show_abort, transactions.abort),
+    route("abort/*/*/*", transactions.show_abort_at, transactions.abort_at),
+)
