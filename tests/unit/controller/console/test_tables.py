@@ -3,7 +3,9 @@
 import pytest
 from controller.console.tables import Column, Table
 
-ROWS = [{"name": name, "size": size} for name, size in (("b", 2), ("a", None), ("Cé", 30))]
+ROWS: list[dict[str, object]] = [
+    {"name": name, "size": size} for name, size in (("b", 2), ("a", None), ("Cé", 30))
+]
 TABLE: Table[dict[str, object]] = Table(
     columns=(
         Column("name", "Name", lambda row: row["name"]),
