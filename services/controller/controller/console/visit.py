@@ -22,7 +22,7 @@ _SEE_OTHER: Final = 303
 
 
 class NotFoundError(Exception):
-    """The subject of a page does not exist. The message says what to try."""
+    """The subject of a page does not exist. The message has the next step."""
 
 
 class Visit:
@@ -72,7 +72,7 @@ class Visit:
 
     @property
     def is_part(self) -> bool:
-        """True if a script asks for a part of a page."""
+        """True if a script requests a part of a page."""
         return "x-part" in self.request.headers
 
     def is_below(self, address: str) -> bool:

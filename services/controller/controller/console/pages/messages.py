@@ -60,7 +60,7 @@ async def show(visit: Visit, name: str) -> Response:
 
 
 async def tail(visit: Visit, name: str) -> Response:
-    """Show records after a cursor, as a part: the live tail asks for it again and again."""
+    """Show records after a cursor, as a part: the live tail repeats the request."""
     positions = _positions(visit.query.get("after", ""))
     query = replace(_query({**visit.query, "from": "latest"}), seek=Seek("positions", 0, positions))
     found = await messages.read(visit.admin, name, replace(query, limit=200))
