@@ -260,10 +260,15 @@ class Producer:
             self._topic.ledger.sends(value, once=self._is_idempotent)
         return values
 
+    def _key_of(self, value: bytes) -> bytes | None:
+        """Return the key of a record."""
+        del value
+        return None
+
     async def _send(self, values: list[bytes]) -> None:
         while True:
             batch = build_batch(
-                [(self._world.wall_ms(), None, value, ()) for value in values],
+                [(self._world.wall_ms(), self._key_of(value), value, ()) for value in values],
                 producer_id=self._producer_id,
                 producer_epoch=self._epoch,
                 base_sequence=self._sequence if self._is_idempotent else -1,

@@ -20,14 +20,19 @@ COORDINATORS: Final = 2
 class CoordinatedWorld(World):
     """One run. Subclasses say which process a coordinator is, and where its state is."""
 
-    def __init__(self, seed: int, options: Options, topics: list[SimTopic], *, prefix: str) -> None:
-        """``prefix``: of the coordinators' host names."""
+    offsets_topic: SimTopic
+    """State of groups."""
+
+    def __init__(
+        self, seed: int, options: Options, topics: list[SimTopic], *, kind: str, prefix: str
+    ) -> None:
+        """``kind``: of the coordinators' shards. ``prefix``: of their host names."""
         super().__init__(seed, options, topics, brokers=3)
         for one in self.topics:
             if isinstance(one.ledger, StateLedger):
                 one.ledger.may_be_compacted = partial(self._is_rolled, one)
         self.coordinators += [
-            CoordinatorReplica(number, self.network.host(f"{prefix}{number}"))
+            CoordinatorReplica(number, self.network.host(f"{prefix}{number}"), kind)
             for number in range(1, COORDINATORS + 1)
         ]
 
@@ -44,8 +49,8 @@ class CoordinatedWorld(World):
         """Return the partitions with the state of coordinators, those of groups included."""
         raise NotImplementedError
 
-    def shards(self) -> set[int]:
-        """Return the shards that the coordinators own together."""
+    def shards(self) -> set[tuple[str, int]]:
+        """Return the shards that the coordinators own together, each with its kind."""
         raise NotImplementedError
 
     def make_coordinator(self, replica: CoordinatorReplica) -> CoordinatorProcess:
@@ -100,11 +105,11 @@ class CoordinatedWorld(World):
                 self.start_coordinator(replica)
 
     def _all_registered(self) -> bool:
-        serving: set[int] = set()
+        serving: set[tuple[str, int]] = set()
         for one in self.coordinators:
             if one.process is None or one.process.node.problem() is not None:
                 return False
-            serving |= set(one.process.node.shards.serving())
+            serving |= {(one.kind, shard) for shard in one.process.node.shards.serving()}
         return super()._all_registered() and serving == self.shards()
 
 

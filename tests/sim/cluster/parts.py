@@ -141,6 +141,8 @@ class CoordinatorReplica:
 
     number: int
     host: Host
+    kind: str
+    """Kind of the shards that it may own."""
     process: CoordinatorProcess | None = None
     dead: list[CoordinatorProcess] = field(default_factory=list)
 

@@ -201,7 +201,7 @@ def _may_repeat(method: str, request: Any) -> bool:
     docs/transactions.md describes the effects; the simulator need not find them.
     """
     if method in ("AddPartitions", "EndTransaction"):
-        return bool(request.transactions_v2)
+        return bool(getattr(request, "transactions_v2", True))
     if method == "WriteMarkers":
         return all(one.transaction_version >= V2 for one in request.markers)
     return method != "AddOffsets"

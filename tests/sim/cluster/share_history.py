@@ -7,14 +7,20 @@ state epoch: a reset forgets them.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker.core.share.acknowledgement import AcknowledgeType
-from tidemark.model.share_state import DeliveryState, SharePartitionKey
+from tidemark.model.share_state import (
+    TERMINAL_STATES,
+    DeliveryState,
+    SharePartitionKey,
+    TransactionKey,
+)
 
 from sim.checkers import require
+from sim.cluster.share_transactions import Transactions
 
 FINISHING = {AcknowledgeType.ACCEPT, AcknowledgeType.REJECT}
 
@@ -36,6 +42,16 @@ class Deliveries:
     """Acknowledgements that a broker has taken, whatever became of their write."""
     answered: set[int] = field(default_factory=set)
     """Offsets whose member was told that they are accepted or rejected."""
+    in_transactions: dict[int, dict[TransactionKey, AcknowledgeType]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    """Acknowledgements that a broker has taken within transactions."""
+    pending: dict[int, TransactionKey] = field(default_factory=dict)
+    """Offsets whose member was told that their acknowledgement is pending."""
+    finished: set[int] = field(default_factory=set)
+    """Offsets that are finished in the durable state, besides those before the start."""
+    start: int = 0
+    """Start in the durable state."""
 
 
 @dataclass(eq=False)
@@ -50,6 +66,8 @@ class Term:
     is_late: bool = False
     """True if its write under way began after a later leader had read the state."""
     locks: dict[int, Held] = field(default_factory=dict)
+    members: dict[int, str] = field(default_factory=dict)
+    """Member that each offset was delivered to last."""
 
 
 @dataclass
@@ -64,6 +82,9 @@ class ShareHistory:
     epochs: dict[SharePartitionKey, int] = field(default_factory=dict)
     leaders: dict[SharePartitionKey, int] = field(default_factory=dict)
     """Highest epoch of a leader that has read the state."""
+    transactions: Transactions = field(default_factory=Transactions)
+    key_of: Callable[[SharePartitionKey, int], bytes | None] = lambda *_: None
+    """Key of a record, if the group orders records by key."""
 
     # -- the durable state
 
@@ -81,32 +102,72 @@ class ShareHistory:
     ) -> None:
         """Check the reason for a state that is kept now."""
         one = self.deliveries[key, state_epoch]
+        where = f"{key}@{offset}"
         require(
             count <= one.attempts[offset],
             "a delivery count has its deliveries",
-            f"{key}@{offset}: {count}, {one.attempts[offset]} deliveries",
+            f"{where}: {count}, {one.attempts[offset]} deliveries",
         )
+        if state is DeliveryState.AVAILABLE:
+            return
+        self._is_decided(one, offset, where)
+        asked = self._asked(one, offset)
         if state is DeliveryState.ACKNOWLEDGED:
             require(
-                AcknowledgeType.ACCEPT in one.asked[offset],
+                AcknowledgeType.ACCEPT in asked,
                 "only what a member accepts is acknowledged",
-                f"{key}@{offset}",
+                where,
             )
         elif state in (DeliveryState.ARCHIVED, DeliveryState.ARCHIVING):
             require(
-                AcknowledgeType.REJECT in one.asked[offset] or self._is_exhausted(one, offset),
+                AcknowledgeType.REJECT in asked or self._is_exhausted(one, offset),
                 "only what is rejected, or delivered too often, is archived",
-                f"{key}@{offset}: {one.attempts[offset]} deliveries",
+                f"{where}: {one.attempts[offset]} deliveries",
             )
+        if state in TERMINAL_STATES:
+            one.finished.add(offset)
 
     def is_passed(self, key: SharePartitionKey, state_epoch: int, offset: int) -> None:
         """Check the reason for a start that has passed a record."""
         one = self.deliveries[key, state_epoch]
+        where = f"{key}@{offset}"
+        self._is_decided(one, offset, where)
+        asked = self._asked(one, offset)
         require(
-            bool(one.asked[offset] & FINISHING) or self._is_exhausted(one, offset),
+            bool(asked & FINISHING) or self._is_exhausted(one, offset),
             "the start passes finished records only",
-            f"{key}@{offset}: {one.attempts[offset]} deliveries, asked {one.asked[offset]}",
+            f"{where}: {one.attempts[offset]} deliveries, asked {asked}",
         )
+
+    def starts(self, key: SharePartitionKey, state_epoch: int, start: int) -> None:
+        """Record the start of the durable state."""
+        self.deliveries[key, state_epoch].start = start
+
+    def _is_decided(self, one: Deliveries, offset: int, where: str) -> None:
+        """Check that a record is finished by its open transaction only, and as that has ended."""
+        transaction = one.pending.get(offset)
+        fate = None if transaction is None else self.transactions.fate(transaction)
+        require(
+            transaction is None or fate is not None,
+            "an open transaction holds its records",
+            f"{where}: finished, held by {transaction}",
+        )
+        kinds = one.in_transactions[offset]
+        is_plain = bool(one.asked[offset] & FINISHING) or self._is_exhausted(one, offset)
+        require(
+            is_plain or not kinds or any(map(self.transactions.fate, kinds)),
+            "an aborted transaction's acknowledgements hold none",
+            f"{where}: finished, acknowledged by {kinds}",
+        )
+
+    def _asked(self, one: Deliveries, offset: int) -> set[AcknowledgeType]:
+        """Return acknowledgements outside of transactions, and those of committed ones."""
+        committed = {
+            kind
+            for transaction, kind in one.in_transactions[offset].items()
+            if self.transactions.fate(transaction)
+        }
+        return one.asked[offset] | committed
 
     def _is_exhausted(self, one: Deliveries, offset: int) -> bool:
         return one.attempts[offset] >= self.limit
@@ -146,6 +207,8 @@ class ShareHistory:
         for offset in range(first, last + 1):
             where = f"{term.key}@{offset}"
             require(offset not in one.answered, "an acknowledged record never comes again", where)
+            self._is_free(one, offset, where)
+            self._is_in_order(term, member, offset, now)
             held = term.locks.get(offset)
             require(
                 held is None or held.until_ms <= now,
@@ -160,11 +223,59 @@ class ShareHistory:
             term.counts[offset] = count
             one.attempts[offset] += 1
             term.locks[offset] = Held(member, now + lock_ms)
+            term.members[offset] = member
+
+    def _is_free(self, one: Deliveries, offset: int, where: str) -> None:
+        """Check that no transaction holds a record that is delivered."""
+        transaction = one.pending.get(offset)
+        if transaction is None:
+            return
+        fate = self.transactions.fate(transaction)
+        require(
+            fate is not None,
+            "an open transaction holds its records",
+            f"{where}: delivered, held by {transaction}",
+        )
+        require(
+            not fate,
+            "a committed transaction's acknowledgements hold all",
+            f"{where}: delivered after {transaction}",
+        )
+        del one.pending[offset]
+
+    def _is_in_order(self, term: Term, member: str, offset: int, now: int) -> None:
+        """Check the records of the same key."""
+        key = self.key_of(term.key, offset)
+        if key is None:
+            return
+        where = f"{term.key}@{offset}: {member} at {now}, key {key!r}"
+        for other, held in term.locks.items():
+            require(
+                held.until_ms <= now
+                or held.member == member
+                or self.key_of(term.key, other) != key,
+                "under key order no two members hold one key",
+                f"{where}, {other} is held by {held}",
+            )
+        one = self.deliveries[term.key, term.state_epoch]
+        for earlier in range(one.start, offset):
+            require(
+                earlier in one.finished
+                or term.members.get(earlier) == member
+                or term.counts.get(earlier, 0) >= self.limit
+                or self.key_of(term.key, earlier) != key,
+                "under key order the earlier records of a key are finished",
+                f"{where}, {earlier} is not",
+            )
 
     def takes(
-        self, term: Term, member: str, runs: Iterable[tuple[int, int, AcknowledgeType]]
+        self,
+        term: Term,
+        member: str,
+        runs: Iterable[tuple[int, int, AcknowledgeType]],
+        transaction: TransactionKey | None = None,
     ) -> None:
-        """Check acknowledgements that a broker has taken."""
+        """Check acknowledgements that a broker has taken, within a ``transaction`` or not."""
         one = self.deliveries[term.key, term.state_epoch]
         for first, last, kind in runs:
             for offset in range(first, last + 1):
@@ -174,7 +285,10 @@ class ShareHistory:
                     "only the holder of a lock acknowledges",
                     f"{term.key}@{offset}: {kind.name} of {member}, {held}",
                 )
-                one.asked[offset].add(kind)
+                if transaction is None:
+                    one.asked[offset].add(kind)
+                else:
+                    one.in_transactions[offset][transaction] = kind
                 del term.locks[offset]
 
     def renews(
@@ -196,6 +310,17 @@ class ShareHistory:
         require(not held, "a session that is closed holds no lock", f"{term.key}@{held}: {member}")
 
     # -- members
+
+    def holds(
+        self,
+        transaction: TransactionKey,
+        key: SharePartitionKey,
+        state_epoch: int,
+        offsets: Iterable[int],
+    ) -> None:
+        """Record that a member was told that acknowledgements are pending in its transaction."""
+        one = self.deliveries[key, state_epoch]
+        one.pending |= dict.fromkeys(offsets, transaction)
 
     def answers(self, key: SharePartitionKey, state_epoch: int, offset: int) -> None:
         """Record that a member was told that a record is accepted or rejected."""

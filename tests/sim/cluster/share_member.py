@@ -29,6 +29,8 @@ HEARTBEAT: Final = (ApiKey.SHARE_GROUP_HEARTBEAT, 1)
 FETCH: Final = (ApiKey.SHARE_FETCH, 2)
 ACKNOWLEDGE: Final = (ApiKey.SHARE_ACKNOWLEDGE, 2)
 FINAL_EPOCH: Final = -1
+TWICE: Final = 0.01
+"""Probability that a member acknowledges a record again."""
 RENEWED_MS: Final = (10, 200, 250)
 """Times for which a member works before it renews a lock, and after that."""
 SESSION_LOST: Final = frozenset(
@@ -89,6 +91,7 @@ class Session:
     """Share session of a member with one broker."""
 
     def __init__(self, world: "ShareWorld", broker: str) -> None:
+        self.broker = broker
         self.client = _OneBroker(world, broker)
         self.epoch = 0
         self.topics: list[SimTopic] = []
@@ -366,6 +369,8 @@ class ShareMember:
         for one, kind in sent.items():
             if kind in (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT):
                 world.is_answered(share_key(topic), one)
+                if world.dice.chance(TWICE):
+                    session.hands[topic.title].choices[one] = kind
             elif kind is AcknowledgeType.RENEW:
                 due = world.now + world.dice.pick(RENEWED_MS)
                 session.hands[topic.title].later.append((due, one, AcknowledgeType.ACCEPT))

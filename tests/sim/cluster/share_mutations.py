@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from broker.core.share import acknowledgement, share_partition, state_writes
 from broker.core.share.acknowledgement import DONE
+from broker.core.share.key_order import KeyOrder
 from broker.core.share.settings import ShareSettings
 from broker.core.share.share_partition import SharePartition
-from broker.core.share.states import ACQUIRED
+from broker.core.share.states import ACKNOWLEDGED, ACQUIRED
 from broker.shell.share.share_partitions import SharePartitions
 from share_coordinator.core import share_state, state_batches
 from share_coordinator.core.live_offsets import LiveOffsets
@@ -30,6 +31,7 @@ _write = ShareStates.write
 _read = ShareStates.read
 _initialize = ShareStates.initialize
 _settings_of = ShareSettings.of
+_end_transaction = ShareStates.end_transaction
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -103,6 +105,35 @@ def _keep_deliveries(states: Any, request: Any, wall_ms: int) -> Any:
     return outcome._replace(records=(replace(record, value=value),))
 
 
+def _acknowledged_twice(window: Any, settings: Any, member: str, run: Any) -> Any:
+    found = _refused(window, settings, member, run)
+    words = "" if found is None else str(found.message)
+    is_repeated = words.endswith((acknowledgement._UNDER_WAY, acknowledgement._NOT_ACQUIRED))
+    return None if is_repeated else found
+
+
+def _without_pending(share: Any, read: Any, **named: Any) -> Any:
+    return _loaded(share, replace(read, pending=()), **named)
+
+
+def _keys_free_at_once(share: Any, member: str, batches: Any, *args: Any, **named: Any) -> Any:
+    answer = _acknowledge(share, member, batches, *args, **named)
+    order = share.window.order
+    if answer is None and order is not None:
+        for one in batches:
+            order.left(one.first_offset, one.last_offset, ACQUIRED, ACKNOWLEDGED)
+    return answer
+
+
+def _whoever_asks(order: Any, offset: Any, member: str) -> bool:
+    key_hash = order._hashes.get(offset)
+    return key_hash is None or order._keys[key_hash].available[0] == offset
+
+
+def _always_committed(states: Any, end: Any, wall_ms: int) -> Any:
+    return _end_transaction(states, end._replace(commits=True), wall_ms)
+
+
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "writes locks as acknowledgements": (
         (state_writes, "_unwritten_batches", _acquired_is_acknowledged),
@@ -129,17 +160,36 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     ),
     "deletes snapshots that are needed": ((LiveOffsets, "needed_from", lambda live: live.end),),
     "forgets updates": ((share_state.ShareState, "updated", lambda state, _: state),),
+    "applies an acknowledgement twice": ((acknowledgement, "_refused", _acknowledged_twice),),
+    "drops pending acknowledgements at a new leader": (
+        (SharePartition, "loaded", _without_pending),
+    ),
+    "ends every transaction with a commit": ((ShareStates, "end_transaction", _always_committed),),
+    "gives a key to several members": ((KeyOrder, "may_take", _whoever_asks),),
+    "releases a key before the acknowledgement is written": (
+        (SharePartition, "acknowledge", _keys_free_at_once),
+    ),
 }
 
 _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "takes writes of an earlier leader": ("pause_leader",),
     "takes writes of an earlier state": ("delay_coordinator", "cut_coordinator"),
+    "drops pending acknowledgements at a new leader": ("pause_leader", "kill"),
 }
 """Faults under which a mutation is found soon; all faults for mutations without an entry."""
 
 _OF_RESETS: Final = (
     "takes writes of an earlier state",
     "keeps the deliveries of a state that begins again",
+)
+
+_OF_KEYS: Final = (
+    "gives a key to several members",
+    "releases a key before the acknowledgement is written",
+)
+_OF_TRANSACTIONS: Final = (
+    "drops pending acknowledgements at a new leader",
+    "ends every transaction with a commit",
 )
 
 BREAKS: Final[dict[str, tuple[str, ...]]] = {
@@ -174,14 +224,25 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "keeps the deliveries of a state that begins again": ("a state begins without deliveries",),
     "deletes snapshots that are needed": ("an owner holds what the log says",),
     "forgets updates": ("an owner holds what the log says",),
+    "applies an acknowledgement twice": ("only the holder of a lock acknowledges",),
+    "drops pending acknowledgements at a new leader": ("an open transaction holds its records",),
+    "ends every transaction with a commit": ("acknowledgements end as their transaction",),
+    "gives a key to several members": ("under key order no two members hold one key",),
+    "releases a key before the acknowledgement is written": (
+        "under key order the earlier records of a key are finished",
+    ),
 }
 """Promises that each mutation breaks; only a failure of one of these counts as found."""
 
 
 def options_for(name: str) -> ShareOptions:
     """Return options of a run in which the mutation is found soon."""
-    is_reset = True if name in _OF_RESETS else None
-    return ShareOptions(faults=_FOUND_BY.get(name), has_reset=is_reset)
+    return ShareOptions(
+        faults=_FOUND_BY.get(name),
+        has_reset=name in _OF_RESETS or None,
+        has_keys=name in _OF_KEYS or None,
+        has_transactions=name in _OF_TRANSACTIONS or None,
+    )
 
 
 @contextmanager

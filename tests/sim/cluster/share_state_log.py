@@ -7,6 +7,7 @@ that it must reject.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from share_coordinator.core.share_state import ShareState
 from share_coordinator.core.share_states import ShareStates
@@ -17,12 +18,15 @@ from tidemark.codec.share_records import (
     ShareStateRecord,
     ShareUpdateValue,
 )
+from tidemark.codec.share_transaction_records import TransactionEndRecord
 from tidemark.model.share_state import (
     TERMINAL_STATES,
     UNKNOWN_START,
     DeliveryState,
+    PendingBatch,
     SharePartitionKey,
     StateBatch,
+    TransactionKey,
 )
 
 from sim.checkers import require
@@ -30,6 +34,9 @@ from sim.cluster.share_history import ShareHistory
 
 Delivered = tuple[int, DeliveryState]
 """Delivery count and state of an offset, in the order in which they replace one another."""
+Held = tuple[TransactionKey, Delivered]
+"""Open transaction of an offset, with the delivery count and the state after a commit."""
+NEVER: Final[Delivered] = (0, DeliveryState.AVAILABLE)
 
 
 @dataclass
@@ -42,6 +49,16 @@ class KeptState:
     snapshot_epoch: int
     """Epoch of the latest snapshot, to which updates belong."""
     by_offset: dict[int, Delivered] = field(default_factory=dict)
+    pending: dict[int, Held] = field(default_factory=dict)
+
+    def drop_outranked(self) -> None:
+        """Drop pending acknowledgements of records that were delivered since, or are passed."""
+        self.pending = {
+            offset: (transaction, (count, outcome))
+            for offset, (transaction, (count, outcome)) in self.pending.items()
+            if offset >= self.start
+            and self.by_offset.get(offset, NEVER) <= (count, DeliveryState.ACQUIRED)
+        }
 
 
 @dataclass
@@ -82,6 +99,12 @@ class ShareStateLog:
                 "a snapshot has all that was written",
                 f"{key}: {named}, kept {kept.by_offset}",
             )
+            held = dict(_pending_by_offset(value.pending))
+            require(
+                held == kept.pending,
+                "a snapshot has all that was written",
+                f"{key}: {held} is pending, kept {kept.pending}",
+            )
             return
         require(
             value.state_epoch > self.epochs.get(key, -1),
@@ -94,6 +117,7 @@ class ShareStateLog:
             value.state_epoch, value.leader_epoch, value.start_offset, value.snapshot_epoch
         )
         self.history.begins(key, value.state_epoch)
+        self.history.starts(key, value.state_epoch, value.start_offset)
 
     def _takes_update(self, key: SharePartitionKey, value: ShareUpdateValue) -> None:
         kept = self.states.get(key)
@@ -118,6 +142,26 @@ class ShareStateLog:
             self._delivers(key, kept, offset, delivered)
         if value.start_offset != UNKNOWN_START:
             self._moves_start(key, kept, value.start_offset)
+        kept.pending |= dict(_pending_by_offset(value.pending))
+        kept.drop_outranked()
+
+    def ends_transactions(self, record: TransactionEndRecord) -> None:
+        """Record the end of a producer's transactions: it gives their records an outcome."""
+        end = record.value
+        if end is None:
+            return
+        for key, kept in self.states.items():
+            over = {
+                offset: held
+                for offset, held in kept.pending.items()
+                if held[0].producer_id == record.producer_id
+                and held[0].producer_epoch < end.open_from
+            }
+            for offset, (transaction, (count, outcome)) in over.items():
+                self.history.transactions.ends(transaction, commits=end.commits)
+                del kept.pending[offset]
+                state = outcome if end.commits else DeliveryState.AVAILABLE
+                self._delivers(key, kept, offset, (count, state))
 
     def _delivers(
         self, key: SharePartitionKey, kept: KeptState, offset: int, delivered: Delivered
@@ -139,6 +183,7 @@ class ShareStateLog:
             kept.by_offset.pop(offset, None)
             self.history.is_passed(key, kept.state_epoch, offset)
         kept.start = max(kept.start, start)  # a write that arrives late has an earlier start
+        self.history.starts(key, kept.state_epoch, kept.start)
 
     def takes_over(self, owner: OwnerRecord) -> None:
         """Record a committed change of owner."""
@@ -153,7 +198,7 @@ class ShareStateLog:
         """Check the state that an owner holds while nothing of it waits to be written."""
         held = {key: _held(states.of(key)) for key in states.share_partitions()}
         kept = {
-            key: (one.state_epoch, one.leader_epoch, one.start, one.by_offset)
+            key: (one.state_epoch, one.leader_epoch, one.start, one.by_offset, one.pending)
             for key, one in self.states.items()
         }
         require(
@@ -167,17 +212,26 @@ class ShareStateLog:
         kept = self.states.get(key)
         if kept is None or kept.state_epoch != state_epoch or offset < kept.start:
             return True
-        return kept.by_offset.get(offset, (0, DeliveryState.AVAILABLE))[1] in TERMINAL_STATES
+        return kept.by_offset.get(offset, NEVER)[1] in TERMINAL_STATES
 
 
-def _held(state: ShareState | None) -> tuple[int, int, int, dict[int, Delivered]] | None:
+def _held(
+    state: ShareState | None,
+) -> tuple[int, int, int, dict[int, Delivered], dict[int, Held]] | None:
     if state is None:
         return None
     by_offset = dict(_by_offset(state.batches, state.start_offset))
-    return state.state_epoch, state.leader_epoch, state.start_offset, by_offset
+    pending = dict(_pending_by_offset(state.pending))
+    return state.state_epoch, state.leader_epoch, state.start_offset, by_offset, pending
 
 
 def _by_offset(batches: tuple[StateBatch, ...], start: int) -> Iterator[tuple[int, Delivered]]:
     for first, last, state, count in batches:
         for offset in range(max(first, start), last + 1):
             yield offset, (count, state)
+
+
+def _pending_by_offset(batches: tuple[PendingBatch, ...]) -> Iterator[tuple[int, Held]]:
+    for one in batches:
+        for offset in range(one.first_offset, one.last_offset + 1):
+            yield offset, (one.transaction, (one.delivery_count, one.outcome))

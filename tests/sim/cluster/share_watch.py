@@ -11,6 +11,7 @@ from broker.core.share.acknowledgement import AcknowledgementBatch, AcknowledgeT
 from broker.core.share.share_partition import SharePartition
 from broker.shell.share.share_partitions import SharePartitions
 from tidemark.model.errors import ErrorCode
+from tidemark.model.share_state import TransactionKey
 
 from sim.cluster.share_history import ShareHistory, Term
 from sim.mutations import Change
@@ -86,21 +87,27 @@ class _Watch:
             start = share.window.start
             answer = original(share, member, batches, token, now, **named)
             if answer is None or answer.error_code is ErrorCode.NONE:
-                self._taken(
-                    share, member, [run for one in batches for run in _runs(one, start)], now
-                )
+                runs = [run for one in batches for run in _runs(one, start)]
+                self._taken(share, member, runs, now, named.get("transaction"))
             return answer
 
         return acknowledge
 
-    def _taken(self, share: SharePartition, member: str, runs: list[Run], now: int) -> None:
+    def _taken(
+        self,
+        share: SharePartition,
+        member: str,
+        runs: list[Run],
+        now: int,
+        transaction: TransactionKey | None,
+    ) -> None:
         term = self._terms.get(share)
         if term is None:
             return
         renewed = [run[:2] for run in runs if run[2] is AcknowledgeType.RENEW]
         self._history.renews(term, member, renewed, now + share.settings.lock_ms)
         others = [run for run in runs if run[2] is not AcknowledgeType.RENEW]
-        self._history.takes(term, member, others)
+        self._history.takes(term, member, others, transaction)
 
     def release(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """A member's locks end."""

@@ -1,7 +1,8 @@
 """The simulator of a cluster with share groups: brokers, controllers, two share-coordinators;
-producers, and members of one share group that is reset now and then.
+producers, and members of one share group that is reset now and then. In some seeds the group orders
+records by key, or members acknowledge within transactions, with a txn-coordinator.
 
-The state of share groups has two partitions, and every topic one.
+The state of share groups has two partitions, and every other topic one.
 """
 
 import asyncio
@@ -13,20 +14,26 @@ from broker.core.share.acknowledgement import AcknowledgeType
 from broker.shell.partitions.hosted import HostedPartition
 from share_coordinator.core.shard import ShareShard
 from share_coordinator.shell.shard_life import ShardLife
+from tidemark.codec import txn_records
 from tidemark.codec.control_record import OwnerRecord, read_control
 from tidemark.codec.records import read_records
 from tidemark.codec.share_records import ShareSnapshotRecord, ShareUpdateRecord, decode
+from tidemark.codec.share_transaction_records import TransactionEndRecord
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
+from tidemark.model.metadata import SHARE, TXN
 from tidemark.model.share_state import SharePartitionKey
-from tidemark.model.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
+from tidemark.model.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from txn_coordinator.core.transaction import PREPARE_COMMIT
 
 from sim.checkers import require
-from sim.cluster.client import Producer
 from sim.cluster.coordinated_world import CoordinatedWorld, is_busy
+from sim.cluster.coordinator_process import CoordinatorProcess
 from sim.cluster.parts import CoordinatorReplica, Options, SimTopic
+from sim.cluster.share_copier import ShareCopier
 from sim.cluster.share_faults import SHARE_FAULTS
 from sim.cluster.share_history import ShareHistory
+from sim.cluster.share_keys import KeyedProducer, Keys
 from sim.cluster.share_member import AGAIN, GROUP, Delivered, ShareMember, share_key
 from sim.cluster.share_processes import (
     LIMIT,
@@ -36,7 +43,10 @@ from sim.cluster.share_processes import (
 )
 from sim.cluster.share_state_log import ShareStateLog
 from sim.cluster.state_ledger import PrunedLedger, StateLedger
+from sim.cluster.state_log import StateLog
 from sim.cluster.txn_client import AnyBroker
+from sim.cluster.txn_history import TxnHistory
+from sim.cluster.txn_processes import TxnCoordinatorProcess
 from sim.cluster.watching import batches_of
 from sim.cluster.world import make_topic
 from sim.dice import Dice
@@ -51,6 +61,11 @@ RESETS: Final = 0.4
 LONG_LOCKS: Final = 0.3
 LONG_LOCK_MS: Final = 1_300
 """Locks that outlast the session of a member, in this share of the seeds."""
+KEY_ORDER: Final = 0.35
+TRANSACTIONS: Final = 0.3
+"""Shares of the seeds in which the group orders records by key, and in which a member acknowledges
+within transactions.
+"""
 _OUTCOMES: Final = (
     (AcknowledgeType.ACCEPT, 78),
     (AcknowledgeType.RELEASE, 8),
@@ -67,10 +82,14 @@ class ShareOptions(Options):
     length_ms: int = 3_000
     has_reset: bool | None = None
     """True if the group is reset, under locks that outlast its members; None: drawn."""
+    has_keys: bool | None = None
+    """True if the group orders records by key; None: drawn."""
+    has_transactions: bool | None = None
+    """True if a member acknowledges within transactions; None: drawn."""
 
 
-def _topics(seed: int) -> list[SimTopic]:
-    """Return two topics for producers, and the coordinators' own."""
+def _topics(seed: int, *, has_transactions: bool) -> list[SimTopic]:
+    """Return two topics for producers, the coordinators' own, and last the one for copies."""
 
     def replicas(number: int) -> tuple[int, ...]:
         start = (seed + number) % 3
@@ -89,7 +108,17 @@ def _topics(seed: int) -> list[SimTopic]:
         one.partition = partition
         one.ledger = PrunedLedger(one.title)
         topics.append(one)
+    if has_transactions:
+        compacted = {**data, "cleanup.policy": "compact", "delete.retention.ms": "200"}
+        state = make_topic(5, TRANSACTION_STATE, compacted, replicas(6))
+        state.ledger = StateLedger(state.title)
+        topics += [state, make_topic(6, "copies", dict(data), replicas(7))]
     return topics
+
+
+def _drawn(dice: Dice, share: float, asked: bool | None) -> bool:
+    is_drawn = dice.chance(share)
+    return is_drawn if asked is None else asked
 
 
 class ShareWorld(CoordinatedWorld):
@@ -99,9 +128,27 @@ class ShareWorld(CoordinatedWorld):
     heartbeat_ms = SHARE_HEARTBEAT_MS
 
     def __init__(self, seed: int, options: ShareOptions) -> None:
-        super().__init__(seed, options, _topics(seed), prefix="s")
+        apart = Dice(RESET_DICE + seed)
+        is_reset_drawn, is_long_drawn = apart.chance(RESETS), apart.chance(LONG_LOCKS)
+        self.has_keys = _drawn(apart, KEY_ORDER, options.has_keys)
+        self.has_transactions = _drawn(apart, TRANSACTIONS, options.has_transactions)
+        self._has_reset = is_reset_drawn or bool(options.has_reset)
+        if self.has_keys:
+            self.group_configs = {GROUP: {"share.record.order": "key"}}
+        topics = _topics(seed, has_transactions=self.has_transactions)
+        super().__init__(seed, options, topics, kind=SHARE, prefix="s")
+        if self.has_transactions:
+            replica = CoordinatorReplica(1, self.network.host("t1"), TXN)
+            self.coordinators.append(replica)
         self.inputs = self.topics[:2]
+        self.offsets_topic = self.topics[2]
+        self.copies = self.topics[-1]
+        """Topic that transactions write to, if there are any."""
+        self.txn_log = StateLog(TRANSACTION_STATE)
+        self.txn_history = TxnHistory()
         self.history = ShareHistory(LIMIT)
+        if self.has_keys:
+            self.history.key_of = Keys({share_key(one): one for one in self.inputs}).of
         self.state_logs = {
             one.partition: ShareStateLog(one.title, self.history)
             for one in self.topics
@@ -109,9 +156,7 @@ class ShareWorld(CoordinatedWorld):
         }
         self.is_resting = False
         """True while the members stay away from the group."""
-        apart = Dice(RESET_DICE + seed)
-        self._has_reset = apart.chance(RESETS) or bool(options.has_reset)
-        if apart.chance(LONG_LOCKS) or options.has_reset:
+        if is_long_drawn or options.has_reset:
             self.drawn_config |= {"group_share_record_lock_duration_ms": LONG_LOCK_MS}
 
     def _faults_of_its_own(self) -> Mapping[str, tuple[Callable[[Any], None], int]]:
@@ -120,15 +165,18 @@ class ShareWorld(CoordinatedWorld):
     @property
     def state_topics(self) -> list[SimTopic]:
         """See CoordinatedWorld."""
-        return [one for one in self.topics if one.name in (SHARE_GROUP_STATE, CONSUMER_OFFSETS)]
+        names = (SHARE_GROUP_STATE, CONSUMER_OFFSETS, TRANSACTION_STATE)
+        return [one for one in self.topics if one.name in names]
 
-    def shards(self) -> set[int]:
+    def shards(self) -> set[tuple[str, int]]:
         """See CoordinatedWorld."""
-        return set(self.state_logs)
+        shards = {(SHARE, shard) for shard in self.state_logs}
+        return shards | {(TXN, 0)} if self.has_transactions else shards
 
-    def make_coordinator(self, replica: CoordinatorReplica) -> ShareCoordinatorProcess:
+    def make_coordinator(self, replica: CoordinatorReplica) -> CoordinatorProcess:
         """See CoordinatedWorld."""
-        return ShareCoordinatorProcess(
+        make = ShareCoordinatorProcess if replica.kind == SHARE else TxnCoordinatorProcess
+        return make(
             replica.host, self, self.zookeeper, self.dice, replica.number, self.options.timing
         )
 
@@ -137,10 +185,14 @@ class ShareWorld(CoordinatedWorld):
     def _start_clients(self) -> "list[asyncio.Task[None]]":
         tasks = []
         for number, topic in enumerate(self.inputs, 1):
-            producer = Producer(self, topic, number)
+            producer = KeyedProducer(self, topic, number)
             tasks.append(self._client_task(producer.run(lambda: self.is_draining), producer.name))
-        for number in range(1, MEMBERS + 1):
-            member = ShareMember(self, f"m{number}")
+        members = [ShareMember(self, f"m{number}") for number in range(1, MEMBERS)]
+        last = f"m{MEMBERS}"
+        members.append(
+            ShareCopier(self, last) if self.has_transactions else ShareMember(self, last)
+        )
+        for member in members:
             tasks.append(self._client_task(member.run(), member.name))
         if self._has_reset:
             tasks.append(self._client_task(self._reset(), "reset"))
@@ -175,7 +227,11 @@ class ShareWorld(CoordinatedWorld):
         if code is ErrorCode.NONE:
             code = ErrorCode(answer.responses[0].partitions[0].error_code)
         self.note("reset", f"{row['start_offset']}: {code.name}", topic)
-        known = code in AGAIN or code in (ErrorCode.NONE, ErrorCode.NON_EMPTY_GROUP)
+        known = code in AGAIN or code in (
+            ErrorCode.NONE,
+            ErrorCode.NON_EMPTY_GROUP,
+            ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        )
         require(known, "administrators hear what they understand", code.name)
         return code is ErrorCode.NONE
 
@@ -197,6 +253,8 @@ class ShareWorld(CoordinatedWorld):
 
     def on_committed(self, topic: SimTopic, hosted: HostedPartition, start: int) -> None:
         """Take the state's records."""
+        if topic.name == TRANSACTION_STATE:
+            self._take_decisions(hosted, start)
         if topic.name != SHARE_GROUP_STATE:
             return
         log = self.state_logs[topic.partition]
@@ -211,11 +269,34 @@ class ShareWorld(CoordinatedWorld):
                 record = None if one.key is None else decode(one.key, one.value)
                 if isinstance(record, ShareSnapshotRecord | ShareUpdateRecord):
                     log.takes(record)
+                elif isinstance(record, TransactionEndRecord):
+                    log.ends_transactions(record)
+
+    def _take_decisions(self, hosted: HostedPartition, start: int) -> None:
+        """Take the outcomes of transactions."""
+        known = len(self.txn_log.prepared)
+        for batch, header in batches_of(hosted, start, hosted.partition.high_watermark):
+            for one in () if header.is_control else read_records(batch, header):
+                record = None if one.key is None else txn_records.decode(one.key, one.value)
+                if record is not None:
+                    self.txn_log.takes(record)
+                if len(self.txn_log.prepared) > known:
+                    known += 1
+                    assert isinstance(record, txn_records.TransactionRecord)
+                    self._takes_decision(record)
+
+    def _takes_decision(self, record: txn_records.TransactionRecord) -> None:
+        commits = record.state is PREPARE_COMMIT
+        self.note("log", f"{'commit' if commits else 'abort'} before e{record.producer_epoch}")
+        transactions = self.history.transactions
+        transactions.decides(record.producer_id, record.producer_epoch, commits=commits)
 
     def _look_at_owners(self) -> None:
         """Check that an owner of a shard without pending writes holds the committed state."""
         for replica in self.coordinators:
-            if replica.process is not None and not replica.host.is_paused:
+            if replica.kind != SHARE or replica.host.is_paused:
+                continue
+            if replica.process is not None:
                 for shard, life in replica.process.node.shards.serving().items():
                     assert isinstance(life, ShardLife)
                     self._look_at(replica, self.state_logs[shard], life)

@@ -14,8 +14,16 @@ from tidemark.codec.share_records import (
     ShareUpdateRecord,
     ShareUpdateValue,
 )
-from tidemark.model.ids import LeaderEpoch, Offset, TopicId
-from tidemark.model.share_state import DeliveryState, SharePartitionKey, StateBatch, StateEpoch
+from tidemark.codec.share_transaction_records import TransactionEndRecord, TransactionEndValue
+from tidemark.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId
+from tidemark.model.share_state import (
+    DeliveryState,
+    PendingBatch,
+    SharePartitionKey,
+    StateBatch,
+    StateEpoch,
+    TransactionKey,
+)
 
 from sim.checkers import BrokenError
 from sim.cluster.share_history import ShareHistory, Term
@@ -25,6 +33,7 @@ KEY = SharePartitionKey("g", TopicId(bytes(16)), 0)
 ACCEPT, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.REJECT
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = DeliveryState
 EPOCH = 5
+TRANSACTION = TransactionKey(ProducerId(1), ProducerEpoch(5))
 LOCK_MS = 100
 LIMIT = 3
 
@@ -71,6 +80,24 @@ class Told:
         )
         self.log.takes(ShareUpdateRecord(KEY, value))
 
+    def holds(self) -> None:
+        """Offset 6 is accepted within a transaction, and its member is told so."""
+        self.history.takes(self.term, "m1", [(6, 6, ACCEPT)], TRANSACTION)
+        pending = PendingBatch(Offset(6), Offset(6), ACKNOWLEDGED, 1, TRANSACTION)
+        value = ShareUpdateValue(
+            snapshot_epoch=0,
+            leader_epoch=LeaderEpoch(1),
+            start_offset=Offset(0),
+            pending=(pending,),
+        )
+        self.log.takes(ShareUpdateRecord(KEY, value))
+        self.history.holds(TRANSACTION, KEY, EPOCH, [6])
+
+    def ends(self, *, commits: bool) -> None:
+        """The transaction ends in the state."""
+        value = TransactionEndValue(open_from=6, commits=commits, ended_at=0, held=(KEY,))
+        self.log.ends_transactions(TransactionEndRecord(ProducerId(1), value))
+
     def acquires(
         self, member: str, first: int, last: int, count: int, *, now: int, term: Term | None = None
     ) -> None:
@@ -111,6 +138,49 @@ def written_by_an_earlier_leader(told: Told) -> None:
     told.history.loads(KEY, EPOCH, {}, leader_epoch=2)
     told.history.begins_write(told.term)
     told.history.has_written(told.term)
+
+
+def key_of_another_member(told: Told) -> None:
+    told.history.key_of = lambda _, offset: b"%d" % (offset % 3)
+    told.acquires("m2", 10, 10, 1, now=LOCK_MS - 1)
+
+
+def before_an_earlier_one_of_its_key(told: Told) -> None:
+    told.history.key_of = lambda _, offset: b"%d" % (offset % 3)
+    told.acquires("m2", 10, 10, 1, now=LOCK_MS)
+
+
+def held_by_a_transaction(told: Told) -> None:
+    told.holds()
+    told.acquires("m2", 6, 6, 2, now=LOCK_MS)
+
+
+def finished_before_the_decision(told: Told) -> None:
+    told.holds()
+    told.update(0, (6, 6, ACKNOWLEDGED, 1))
+
+
+def given_back_by_a_commit(told: Told) -> None:
+    told.holds()
+    told.history.transactions.decides(1, 6, commits=True)
+    told.acquires("m2", 6, 6, 2, now=LOCK_MS)
+
+
+def finished_by_an_abort(told: Told) -> None:
+    told.holds()
+    told.history.transactions.decides(1, 6, commits=False)
+    told.update(0, (6, 6, ACKNOWLEDGED, 1))
+
+
+def ended_otherwise(told: Told) -> None:
+    told.holds()
+    told.history.transactions.decides(1, 6, commits=False)
+    told.ends(commits=True)
+
+
+def snapshot_without_pending(told: Told) -> None:
+    told.holds()
+    told.snapshot((0, 4, ACKNOWLEDGED, 1), (5, 5, ARCHIVED, 1), start=0)
 
 
 def start_too_far(told: Told) -> None:
@@ -183,6 +253,17 @@ def left_over(told: Told) -> None:
         (not_the_holder, "only the holder of a lock acknowledges"),
         (still_locked, "a session that is closed holds no lock"),
         (written_by_an_earlier_leader, "a write of an earlier leader does not hold"),
+        (key_of_another_member, "under key order no two members hold one key"),
+        (
+            before_an_earlier_one_of_its_key,
+            "under key order the earlier records of a key are finished",
+        ),
+        (held_by_a_transaction, "an open transaction holds its records"),
+        (finished_before_the_decision, "an open transaction holds its records"),
+        (given_back_by_a_commit, "a committed transaction's acknowledgements hold all"),
+        (finished_by_an_abort, "an aborted transaction's acknowledgements hold none"),
+        (ended_otherwise, "acknowledgements end as their transaction"),
+        (snapshot_without_pending, "a snapshot has all that was written"),
         (start_too_far, "the start passes finished records only"),
         (never_accepted, "only what a member accepts is acknowledged"),
         (never_rejected, "only what is rejected, or delivered too often, is archived"),
@@ -223,3 +304,26 @@ def test_a_history_that_keeps_the_rules_is_accepted() -> None:
     told.history.loads(KEY, EPOCH, {}, leader_epoch=2)
     told.history.has_written(told.term)
     told.history.ends({KEY: 10}, {KEY: 10})
+
+
+def test_a_transaction_that_keeps_the_rules_is_accepted() -> None:
+    told = Told()
+    told.holds()
+    told.history.transactions.decides(1, 6, commits=True)
+    told.ends(commits=True)
+    told.update(7)
+    assert told.log.states[KEY].pending == {}
+    other = Told()
+    other.holds()
+    other.history.transactions.decides(1, 6, commits=False)
+    other.ends(commits=False)
+    other.acquires("m2", 6, 6, 2, now=LOCK_MS)
+
+
+def test_key_order_that_keeps_the_rules_is_accepted() -> None:
+    told = Told()
+    told.history.key_of = lambda _, offset: b"%d" % (offset % 3)
+    told.acquires("m1", 10, 10, 1, now=LOCK_MS - 1)
+    told.history.takes(told.term, "m1", [(6, 10, ACCEPT)])
+    told.update(0, (6, 10, ACKNOWLEDGED, 1))
+    told.acquires("m2", 11, 13, 1, now=LOCK_MS)

@@ -25,6 +25,7 @@ from sim.cluster.fleeting import living
 from sim.cluster.txn_history import Consumed, Row, Txn, TxnHistory
 
 if TYPE_CHECKING:
+    from sim.cluster.coordinated_world import CoordinatedWorld
     from sim.cluster.parts import SimTopic
     from sim.cluster.txn_world import TxnWorld
 
@@ -104,14 +105,21 @@ class TxnProducer:
     """Successive sessions of one transactional id; one transaction at a time."""
 
     def __init__(
-        self, world: "TxnWorld", name: str, transactional_id: str, *, is_v2: bool, timeout_ms: int
+        self,
+        world: "CoordinatedWorld",
+        history: TxnHistory,
+        name: str,
+        transactional_id: str,
+        *,
+        is_v2: bool,
+        timeout_ms: int,
     ) -> None:
         """``name`` belongs to this client; others may have the same ``transactional_id``."""
         self.name = name
         self.producer_id = -1
         self._epoch = -1
         self._world = world
-        self._history: TxnHistory = world.history
+        self._history = history
         self._transactional_id = transactional_id
         self._is_v2 = is_v2
         self._timeout_ms = timeout_ms
@@ -174,6 +182,14 @@ class TxnProducer:
         self._added.clear()
         self._has_sent = False
         return self._txn
+
+    def takes_part(self) -> tuple[int, int]:
+        """Record that a broker may add to the transaction for this client; return the producer id
+        and epoch.
+        """
+        assert self._txn is not None, "begin() first"
+        self._has_sent = True
+        return self.producer_id, self._epoch
 
     async def send(self, topic: "SimTopic", values: list[bytes]) -> None:
         """Send one batch until it is acknowledged. Raises FencedError, AbortableError."""

@@ -60,7 +60,12 @@ class Writer:
         self._sessions += 1
         name = f"{self.name}-{self._sessions}"
         return TxnProducer(
-            self._world, name, self.name, is_v2=self._is_v2, timeout_ms=self._timeout_ms
+            self._world,
+            self._world.history,
+            name,
+            self.name,
+            is_v2=self._is_v2,
+            timeout_ms=self._timeout_ms,
         )
 
     async def run(self) -> None:
@@ -284,7 +289,7 @@ class Worker:
         self._member = member
         self._source, self._target = world.inputs[0], world.copies
         self._producer = TxnProducer(
-            world, name, transactional_id, is_v2=is_v2, timeout_ms=timeout_ms
+            world, world.history, name, transactional_id, is_v2=is_v2, timeout_ms=timeout_ms
         )
         self._reader: CommittedReader | None = None
         self._readers = 0

@@ -21,6 +21,7 @@ from tidemark.codec.control_record import EndTxnMarker, OwnerRecord, read_contro
 from tidemark.codec.record_batch import BatchHeader
 from tidemark.codec.records import read_records
 from tidemark.codec.txn_records import HandleRecord, TransactionRecord, decode
+from tidemark.model.metadata import TXN
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from txn_coordinator.core.shard import TxnShard
 from txn_coordinator.shell.shard_life import ShardLife
@@ -103,7 +104,7 @@ class TxnWorld(CoordinatedWorld):
     broker_config = staticmethod(coordinating_config)
 
     def __init__(self, seed: int, options: TxnOptions) -> None:
-        super().__init__(seed, options, _topics(seed), prefix="t")
+        super().__init__(seed, options, _topics(seed), kind=TXN, prefix="t")
         self.history = TxnHistory()
         self.markers = Markers()
         drawn_v2 = self.dice.chance(0.7)
@@ -151,9 +152,9 @@ class TxnWorld(CoordinatedWorld):
         """See CoordinatedWorld."""
         return [one for one in self.topics if one.name in (TRANSACTION_STATE, CONSUMER_OFFSETS)]
 
-    def shards(self) -> set[int]:
+    def shards(self) -> set[tuple[str, int]]:
         """See CoordinatedWorld."""
-        return set(self.state_logs)
+        return {(TXN, shard) for shard in self.state_logs}
 
     def make_coordinator(self, replica: CoordinatorReplica) -> TxnCoordinatorProcess:
         """See CoordinatedWorld."""

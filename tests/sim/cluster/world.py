@@ -141,6 +141,8 @@ class World:
     """One run. ``run`` returns if all invariants held, and raises for the first that did not."""
 
     broker_config = staticmethod(broker_config)
+    group_configs: Mapping[str, Mapping[str, str]] = {}
+    """Dynamic configuration by group."""
 
     def __init__(
         self,
@@ -243,6 +245,8 @@ class World:
             paths.update(("/" + "/".join(names[: n + 1]), None) for n in range(len(names)))
         ops = [Create(path, b"") for path in paths]
         ops.append(Create(zk_paths.CLUSTER, zk_paths.encode({"cluster_id": "sim", "features": {}})))
+        for group, configs in self.group_configs.items():
+            ops.append(Create(zk_paths.group_configs(group), zk_paths.encode({"configs": configs})))
         by_name: dict[str, list[SimTopic]] = {}
         for topic in self.topics:
             by_name.setdefault(topic.name, []).append(topic)

@@ -151,6 +151,8 @@ class SharePartition:
         if is_new:
             self._writes.next.start = window.start
             return DONE
+        if window.start > start:
+            self._writes.next.start = window.start
         self._move(PhaseCause.LOADED)
         self._is_woken = True
         return DONE
@@ -227,6 +229,8 @@ class SharePartition:
                 self._finish(one, one.transition)
         self._dead_letters += ended.archiving
         window.advance()
+        if window.start > ended.reached:  # a transaction has ended since the write began
+            self._writes.next.start = window.start
         for one in ended.moved:
             window.join(one)
         self._is_woken = True
@@ -394,7 +398,8 @@ class SharePartition:
             self.window.become(one, outcome)
             if outcome is ARCHIVING:
                 self._dead_letters.append((one.first, one.last))
-        self.window.advance()
+        if self.window.advance():
+            self._writes.next.start = self.window.start  # the share-coordinator moves no start
         for one in held:
             self.window.join(one)
         self._is_woken = True

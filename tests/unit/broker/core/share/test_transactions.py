@@ -57,6 +57,23 @@ def test_a_commit_gives_the_outcome(kind: int, state: object) -> None:
     assert world.share.next_write(world.now) is None, "the coordinator has done so"
 
 
+def test_the_start_is_written_when_a_commit_moves_it() -> None:
+    world = pending_world()
+    assert world.acknowledge(say(0, 9, ACCEPT)) is None
+    world.write()
+    world.share.end_transaction(T1, is_committed=True)
+    assert world.begin_write().start_offset == 20
+
+
+def test_the_start_is_written_when_a_commit_comes_during_a_write() -> None:
+    world = pending_world()
+    assert world.acknowledge(say(0, 9, ACCEPT)) is None
+    assert world.begin_write().start_offset == 10
+    world.share.end_transaction(T1, is_committed=True)
+    world.share.written(NONE, world.now)
+    assert world.begin_write().start_offset == 20
+
+
 def test_an_abort_gives_the_records_back() -> None:
     world = pending_world()
     world.share.end_transaction(T1, is_committed=False)
