@@ -67,3 +67,19 @@ async def _listed(servers: str, kinds: Iterable[str] | None) -> list[str]:
         if kinds is None:
             return await admin.list_topics()
         return [each.group_id for each in await admin.list_groups(kinds=kinds)]
+
+
+# -- resets of offsets
+
+ToEarliestOption = Annotated[bool, typer.Option("--to-earliest", help="To the log start.")]
+ToLatestOption = Annotated[bool, typer.Option("--to-latest", help="To the log end.")]
+ToOffsetOption = Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")]
+ToDatetimeOption = Annotated[
+    str | None, typer.Option("--to-datetime", help="To the first record since then (ISO 8601).")
+]
+ByDurationOption = Annotated[
+    str | None, typer.Option("--by-duration", help="To this long before now (ISO 8601: PT2H).")
+]
+ExecuteOption = Annotated[
+    bool, typer.Option("--execute/--dry-run", help="Change, or only show (the default).")
+]

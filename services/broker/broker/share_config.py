@@ -4,12 +4,13 @@ from typing import Self
 
 from pydantic import Field, model_validator
 from tidemark.model.share_group_configs import SHARE_GROUP_CONFIG_KEYS, ShareGroupOptions
-from tidemark.runtime.service_config import ServiceConfig, dotted
+from tidemark.runtime.service_config import dotted
+from tidemark.runtime.share_membership_config import ShareMembershipConfig
 
 _HOUR_MS = 3_600_000
 
 
-class ShareConfig(ServiceConfig):
+class ShareConfig(ShareMembershipConfig):
     """Options of a broker that leads partitions of share groups."""
 
     group_share_record_lock_duration_ms: int = Field(
@@ -69,30 +70,6 @@ class ShareConfig(ServiceConfig):
         le=20_000,
         description="upper bound of a group's share.partition.max.record.locks",
     )
-    group_share_session_timeout_ms: int = Field(
-        45_000,
-        ge=1,
-        description="a member of a share group without a heartbeat for this long is removed; the"
-        " same as at the share-coordinators, which remove it",
-    )
-    group_share_min_session_timeout_ms: int = Field(
-        45_000, ge=1, description="lower bound of a group's share.session.timeout.ms"
-    )
-    group_share_max_session_timeout_ms: int = Field(
-        60_000, ge=1, description="upper bound of a group's share.session.timeout.ms"
-    )
-    group_share_heartbeat_interval_ms: int = Field(
-        5_000,
-        ge=1,
-        description="heartbeat interval of members of share groups; the same as at the"
-        " share-coordinators",
-    )
-    group_share_min_heartbeat_interval_ms: int = Field(
-        5_000, ge=1, description="lower bound of a group's share.heartbeat.interval.ms"
-    )
-    group_share_max_heartbeat_interval_ms: int = Field(
-        15_000, ge=1, description="upper bound of a group's share.heartbeat.interval.ms"
-    )
     group_share_max_share_sessions: int = Field(
         2_000,
         ge=1,
@@ -124,10 +101,6 @@ class ShareConfig(ServiceConfig):
                 raise ValueError(
                     f"{key.low_option} is {low}, more than {key.high_option}, which is {high}"
                 )
-        if self.group_share_heartbeat_interval_ms >= self.group_share_session_timeout_ms:
-            raise ValueError(
-                "group.share.heartbeat.interval.ms must be less than group.share.session.timeout.ms"
-            )
         self._check_lock_limit()
         return self
 

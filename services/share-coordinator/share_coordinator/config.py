@@ -1,11 +1,12 @@
 """Configuration of a share-coordinator. Keys have Kafka's names where Kafka has one."""
 
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 from tidemark.model.share_group_configs import ShareGroupOptions
 from tidemark.runtime.coordinator.config import CoordinatorConfig
 from tidemark.runtime.service_config import Address
+from tidemark.runtime.share_membership_config import ShareMembershipConfig
 
 from share_coordinator.core.assignors import ASSIGNORS
 from share_coordinator.core.settings import ShareSettings
@@ -13,34 +14,10 @@ from share_coordinator.core.settings import ShareSettings
 SERVICE: Final = "share-coordinator"
 
 
-class ShareCoordinatorConfig(CoordinatorConfig):
+class ShareCoordinatorConfig(CoordinatorConfig, ShareMembershipConfig):
     """All options of a share-coordinator, with unit, bounds, default and meaning."""
 
     grpc_listen: Address = Field("127.0.0.1:19290", description="address of the gRPC server")
-    group_share_session_timeout_ms: int = Field(
-        45_000,
-        ge=1,
-        description="a member without a heartbeat for this long is removed, unless its group sets"
-        " share.session.timeout.ms",
-    )
-    group_share_min_session_timeout_ms: int = Field(
-        45_000, ge=1, description="least share.session.timeout.ms that a group may set"
-    )
-    group_share_max_session_timeout_ms: int = Field(
-        60_000, ge=1, description="greatest share.session.timeout.ms that a group may set"
-    )
-    group_share_heartbeat_interval_ms: int = Field(
-        5_000,
-        ge=1,
-        description="heartbeat interval of members, unless their group sets"
-        " share.heartbeat.interval.ms; less than the session timeout",
-    )
-    group_share_min_heartbeat_interval_ms: int = Field(
-        5_000, ge=1, description="least share.heartbeat.interval.ms that a group may set"
-    )
-    group_share_max_heartbeat_interval_ms: int = Field(
-        15_000, ge=1, description="greatest share.heartbeat.interval.ms that a group may set"
-    )
     group_share_max_size: int = Field(
         200, ge=1, le=1_000, description="maximum number of members of a share group"
     )
@@ -103,21 +80,6 @@ class ShareCoordinatorConfig(CoordinatorConfig):
             known = ", ".join(ASSIGNORS)
             raise ValueError(f"{unknown[0] if unknown else text!r}: the assignors are {known}")
         return text
-
-    @model_validator(mode="after")
-    def _hold_together(self) -> Self:
-        """Require that sessions outlast heartbeat intervals, and bounds in order."""
-        if self.group_share_heartbeat_interval_ms >= self.group_share_session_timeout_ms:
-            raise ValueError(
-                "group.share.heartbeat.interval.ms must be less than group.share.session.timeout.ms"
-            )
-        for name in ("session_timeout_ms", "heartbeat_interval_ms"):
-            low = getattr(self, f"group_share_min_{name}")
-            high = getattr(self, f"group_share_max_{name}")
-            if low > high:
-                key = name.replace("_", ".")
-                raise ValueError(f"group.share.min.{key} is greater than group.share.max.{key}")
-        return self
 
     def settings(self) -> ShareSettings:
         """Settings of a shard, from these options."""

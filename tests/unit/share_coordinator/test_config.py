@@ -42,8 +42,14 @@ def test_defaults_of_the_state_are_the_configurations() -> None:
         ({"group_share_assignors": "simple,range"}, "'range': the assignors are simple, load"),
         ({"group_share_assignors": " , "}, "the assignors are simple, load"),
         ({"group_share_heartbeat_interval_ms": 45_000}, "must be less than group.share"),
-        ({"group_share_min_session_timeout_ms": 60_001}, "min.session.timeout.ms is greater"),
-        ({"group_share_max_heartbeat_interval_ms": 4_999}, "min.heartbeat.interval.ms is greater"),
+        (
+            {"group_share_min_session_timeout_ms": 60_001},
+            "min.session.timeout.ms is 60001, more than",
+        ),
+        (
+            {"group_share_max_heartbeat_interval_ms": 4_999},
+            "min.heartbeat.interval.ms is 5000, more than",
+        ),
     ],
 )
 def test_values_that_cannot_be_are_refused(setting: dict[str, Any], problem: str) -> None:

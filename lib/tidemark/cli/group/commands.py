@@ -5,7 +5,16 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.apps import command_group
-from tidemark.cli.arguments import GroupArgument, GroupsArgument
+from tidemark.cli.arguments import (
+    ByDurationOption,
+    ExecuteOption,
+    GroupArgument,
+    GroupsArgument,
+    ToDatetimeOption,
+    ToEarliestOption,
+    ToLatestOption,
+    ToOffsetOption,
+)
 from tidemark.cli.failure import CommandError
 from tidemark.cli.group.config import (
     SettingsOption,
@@ -117,51 +126,36 @@ def reset(
             "--topic", "-t", metavar="TOPIC[:0,1]", help="Only these; default: all committed ones."
         ),
     ] = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the log end.")] = False,
+    to_earliest: ToEarliestOption = False,
+    to_latest: ToLatestOption = False,
     to_current: Annotated[
         bool, typer.Option("--to-current", help="To the current offset, or the nearest in the log.")
     ] = False,
-    to_offset: Annotated[
-        int | None, typer.Option("--to-offset", min=0, help="To this offset.")
-    ] = None,
-    to_datetime: Annotated[
-        str | None, typer.Option("--to-datetime", help="To the first record since then (ISO 8601).")
-    ] = None,
+    to_offset: ToOffsetOption = None,
+    to_datetime: ToDatetimeOption = None,
     shift_by: Annotated[
         int | None, typer.Option("--shift-by", help="By this many records; backwards if negative.")
     ] = None,
-    by_duration: Annotated[
-        str | None, typer.Option("--by-duration", help="To this long before now (ISO 8601: PT2H).")
-    ] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute/--dry-run", help="Change, or only show (the default).")
-    ] = False,
+    by_duration: ByDurationOption = None,
+    execute: ExecuteOption = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Move a group's offsets. Refused while it has members."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.group import admin
-    from tidemark.cli.group.reset_plan import (
-        Goal,
-        Target,
-        choose,
-        parse_duration,
-        parse_scope,
-        parse_time,
-    )
+    from tidemark.cli.group.reset_plan import Goal, Target, parse_scope, target_of
 
-    target = choose(
-        {
-            "--to-earliest": Target(Goal.EARLIEST) if to_earliest else None,
-            "--to-latest": Target(Goal.LATEST) if to_latest else None,
+    target = target_of(
+        to_earliest=to_earliest,
+        to_latest=to_latest,
+        to_offset=to_offset,
+        to_datetime=to_datetime,
+        by_duration=by_duration,
+        others={
             "--to-current": Target(Goal.CURRENT) if to_current else None,
-            "--to-offset": None if to_offset is None else Target(Goal.OFFSET, to_offset),
-            "--to-datetime": Target(Goal.TIME, parse_time(to_datetime)) if to_datetime else None,
             "--shift-by": None if shift_by is None else Target(Goal.SHIFT, shift_by),
-            "--by-duration": Target(Goal.AGO, parse_duration(by_duration)) if by_duration else None,
-        }
+        },
     )
     scopes = [parse_scope(text) for text in topic or ()]
     job = admin.ResetJob(bootstrap_for(bootstrap), group, target, scopes, execute=execute)

@@ -1,10 +1,11 @@
-"""Targets of ``group reset``. Pure: the bounds of the logs are arguments."""
+"""Targets of ``group reset`` and ``share reset``. Pure: the bounds of the logs are arguments."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tidemark.cli.failure import CommandError
@@ -67,6 +68,30 @@ def choose(choices: Mapping[str, Target | None]) -> Target:
             code=ExitCode.USAGE,
         )
     return next(iter(given.values()))
+
+
+def target_of(
+    *,
+    to_earliest: bool,
+    to_latest: bool,
+    to_offset: int | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+    others: Mapping[str, Target | None] = MappingProxyType({}),
+) -> Target:
+    """Return the only given target of a reset's options; ``others`` are those of one command.
+    Raises CommandError.
+    """
+    return choose(
+        {
+            "--to-earliest": Target(Goal.EARLIEST) if to_earliest else None,
+            "--to-latest": Target(Goal.LATEST) if to_latest else None,
+            "--to-offset": None if to_offset is None else Target(Goal.OFFSET, to_offset),
+            "--to-datetime": Target(Goal.TIME, parse_time(to_datetime)) if to_datetime else None,
+            "--by-duration": Target(Goal.AGO, parse_duration(by_duration)) if by_duration else None,
+            **others,
+        }
+    )
 
 
 def parse_scope(text: str) -> Scope:

@@ -7,8 +7,14 @@ import typer
 
 from tidemark.cli.apps import command_group
 from tidemark.cli.arguments import (
+    ByDurationOption,
+    ExecuteOption,
     ShareGroupArgument,
     ShareGroupsArgument,
+    ToDatetimeOption,
+    ToEarliestOption,
+    ToLatestOption,
+    ToOffsetOption,
     TopicArgument,
     TopicsArgument,
 )
@@ -199,43 +205,26 @@ def reset(
             "--topic", "-t", metavar="TOPIC[:0,1]", help="Only these; default: all of the group."
         ),
     ] = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the log end.")] = False,
-    to_offset: Annotated[
-        int | None, typer.Option("--to-offset", min=0, help="To this offset.")
-    ] = None,
-    to_datetime: Annotated[
-        str | None, typer.Option("--to-datetime", help="To the first record since then (ISO 8601).")
-    ] = None,
-    by_duration: Annotated[
-        str | None, typer.Option("--by-duration", help="To this long before now (ISO 8601: PT2H).")
-    ] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute/--dry-run", help="Change, or only show (the default).")
-    ] = False,
+    to_earliest: ToEarliestOption = False,
+    to_latest: ToLatestOption = False,
+    to_offset: ToOffsetOption = None,
+    to_datetime: ToDatetimeOption = None,
+    by_duration: ByDurationOption = None,
+    execute: ExecuteOption = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Deliver again from other offsets. Refused while the group has members."""
     from tidemark.cli.client_calls import run
-    from tidemark.cli.group.reset_plan import (
-        Goal,
-        Target,
-        choose,
-        parse_duration,
-        parse_scope,
-        parse_time,
-    )
+    from tidemark.cli.group.reset_plan import parse_scope, target_of
     from tidemark.cli.share import admin
 
-    target = choose(
-        {
-            "--to-earliest": Target(Goal.EARLIEST) if to_earliest else None,
-            "--to-latest": Target(Goal.LATEST) if to_latest else None,
-            "--to-offset": None if to_offset is None else Target(Goal.OFFSET, to_offset),
-            "--to-datetime": Target(Goal.TIME, parse_time(to_datetime)) if to_datetime else None,
-            "--by-duration": Target(Goal.AGO, parse_duration(by_duration)) if by_duration else None,
-        }
+    target = target_of(
+        to_earliest=to_earliest,
+        to_latest=to_latest,
+        to_offset=to_offset,
+        to_datetime=to_datetime,
+        by_duration=by_duration,
     )
     scopes = [parse_scope(text) for text in topic or ()]
     rows = run(admin.reset(bootstrap_for(bootstrap), group, target, scopes, execute=execute))

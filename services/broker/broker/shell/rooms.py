@@ -11,6 +11,7 @@ from functools import partial
 
 from tidemark.kafka.fetch import FetchPartition
 from tidemark.model.metadata_change import Kind
+from tidemark.model.topics import SHARE_GROUP_STATE
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.log_ends import LogEnds
@@ -351,7 +352,13 @@ def build_shares(
     kinds = Kind.PARTITIONS | Kind.TOPICS_DELETED | Kind.GROUP_CONFIGS
     metadata.subscribe(SHARES, kinds, shares.follow)
     timeout_s = facts.config.share_coordinator_write_timeout_ms / 1_000
-    inspector = ShareInspector(shares, state, facts.clock, timeout_s=timeout_s)
+    inspector = ShareInspector(
+        shares,
+        state,
+        facts.clock,
+        has_groups=lambda: SHARE_GROUP_STATE in metadata.image.topics,
+        timeout_s=timeout_s,
+    )
     return ShareRoom(shares, ShareReader(partitions.disks, keys), inspector)
 
 

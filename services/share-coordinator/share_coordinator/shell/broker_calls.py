@@ -199,16 +199,19 @@ class BrokerCalls:
         while keys:
             position = self._metadata.image.position
             leaders, waiting = by_leader(self._metadata.image, keys)
-            for endpoint, of_leader in leaders.items():
-                if not await self._notified(endpoint, ended, of_leader):
-                    waiting += of_leader
-            keys = waiting
+            async with asyncio.TaskGroup() as group:
+                calls = [
+                    group.create_task(self._unanswered(endpoint, ended, of_leader))
+                    for endpoint, of_leader in leaders.items()
+                ]
+            keys = waiting + [key for call in calls for key in call.result()]
             if keys:
                 await self._metadata.wait_newer_or(position, delays.next_s())
 
-    async def _notified(
-        self, endpoint: str, ended: TransactionsEnded, keys: Sequence[SharePartitionKey]
-    ) -> bool:
+    async def _unanswered(
+        self, endpoint: str, ended: TransactionsEnded, keys: list[SharePartitionKey]
+    ) -> list[SharePartitionKey]:
+        """Notify a leader; return the share-partitions for which it has not answered."""
         rpc = self._stub(await self._channels.channel(endpoint)).TransactionEnded
         try:
             with call_failures(endpoint):
@@ -216,8 +219,8 @@ class BrokerCalls:
         except CallFailedError as failure:
             words = fields(endpoint=endpoint, reason=str(failure), **ended.transaction._asdict())
             log.info("leader not notified of a transaction's end yet", extra=words)
-            return False
-        return True
+            return keys
+        return []
 
 
 def by_leader(

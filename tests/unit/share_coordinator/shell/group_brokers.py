@@ -55,9 +55,11 @@ class GroupBroker(share_pb2_grpc.ShareGroupsServicer):
 
 
 @asynccontextmanager
-async def group_broker(*, serves_groups: bool = True) -> AsyncIterator[GroupBroker]:
+async def group_broker(
+    broker: GroupBroker | None = None, *, serves_groups: bool = True
+) -> AsyncIterator[GroupBroker]:
     """One of them, on loopback. ``serves_groups`` False: of a release without share groups."""
-    broker, server = GroupBroker(), grpc.aio.server()
+    broker, server = broker or GroupBroker(), grpc.aio.server()
     partition_store_pb2_grpc.add_PartitionStoreServicer_to_server(broker.store, server)
     if serves_groups:
         share_pb2_grpc.add_ShareGroupsServicer_to_server(broker, server)

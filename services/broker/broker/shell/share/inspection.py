@@ -4,6 +4,7 @@ A share-partition that no member reads from this broker is looked at in the stat
 share-coordinator has. It is not loaded for that: loading gives a group its first start offset.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tidemark.codec.record_batch import HEADER_BYTES, BatchHeader, read_header
@@ -50,9 +51,17 @@ class ShareInspector:
     """Looks at share-partitions of this broker."""
 
     def __init__(
-        self, shares: SharePartitions, state: ShareState, clock: Clock, *, timeout_s: float
+        self,
+        shares: SharePartitions,
+        state: ShareState,
+        clock: Clock,
+        *,
+        has_groups: Callable[[], bool],
+        timeout_s: float,
     ) -> None:
+        """``has_groups`` returns False before the first share group: no coordinator has a state."""
         self._shares = shares
+        self._has_groups = has_groups
         self._state = state
         self._clock = clock
         self._timeout_s = timeout_s
@@ -74,6 +83,10 @@ class ShareInspector:
                 unread[key] = ReadState(share_key, hosted.partition.leader_epoch)
         elsewhere = [read for key, read in unread.items() if not self._is_held(group_id, key)]
         reads: dict[SharePartitionKey, StateRead] = {}
+        if elsewhere and not self._has_groups():
+            absent = Answer(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no share group {group_id}")
+            found |= dict.fromkeys(unread, absent)
+            return found
         if elsewhere:
             answers = await self._state.read(group_id, elsewhere, self._timeout_s)
             reads = {one.key: one for one in answers}

@@ -25,6 +25,7 @@ from tidemark.model.share_state import (
     StateResult,
     WriteState,
 )
+from tidemark.model.topics import SHARE_GROUP_STATE
 from tidemark.runtime.worker_pool import WorkerPool
 from unit.broker.core.share.plain_share_partition import PlainCoordinator
 from unit.broker.shell.broker_worlds import ME, OTHER, World, topic
@@ -102,7 +103,8 @@ class InlineWorkers:
 class ShareFetchWorld(World):
     """A broker that leads ``orders``; the group reads from the earliest record on."""
 
-    def __init__(self, partitions: int = 1, **settings: Any) -> None:
+    def __init__(self, partitions: int = 1, *, has_groups: bool = True, **settings: Any) -> None:
+        """``has_groups`` False: no share group was ever created."""
         self.state = PlainState()
         self.tasks: asyncio.TaskGroup | None = None
         super().__init__(clock=LoopClock(), share_state=self.state, **settings)
@@ -114,7 +116,8 @@ class ShareFetchWorld(World):
             key: self.parts.hot(key) for key in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
         }
         self.shares = self.parts.shares.partitions
-        self.show(topic(partitions=partitions))
+        state = [topic(SHARE_GROUP_STATE, number=9, leader=OTHER)] if has_groups else []
+        self.show(topic(partitions=partitions), *state)
         self.configure()
 
     def start(self, work: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":

@@ -97,6 +97,18 @@ def test_a_window_is_browsed_in_pages() -> None:
     run_virtual(run())
 
 
+def test_before_the_first_share_group_there_is_none_to_browse() -> None:
+    async def run() -> None:
+        async with running(ShareFetchWorld(has_groups=False)) as world:
+            found = await browse(world)
+            assert found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+            (lag,) = (await lag_of(world)).lags
+            assert lag.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+            assert world.state.calls == []
+
+    run_virtual(run())
+
+
 def test_a_share_partition_that_nothing_reads_here_is_seen_as_it_was_written() -> None:
     async def run() -> None:
         async with running(ShareFetchWorld()) as world:
