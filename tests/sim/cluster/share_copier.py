@@ -1,5 +1,6 @@
 """Member that copies records to another topic: output and acknowledgements are one transaction."""
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import grpc.aio
@@ -24,6 +25,8 @@ IN_TRANSACTIONS: Final = 0.7
 """Share of the records that are acknowledged within a transaction."""
 CALL_S: Final = 0.6
 ATTEMPTS: Final = 4
+WORK_MS: Final = (100, 600)
+"""Times for which a transaction stays open with pending acknowledgements."""
 _OUTCOMES: Final = ((AcknowledgeType.ACCEPT, 90), (AcknowledgeType.REJECT, 10))
 
 
@@ -86,6 +89,8 @@ class ShareCopier(ShareMember):
                 values = [f"{txn.name}/{one.record.offset}".encode() for one in taken]
                 await producer.send(world.copies, sorted(set(values)))
             await self._hold(taken)
+            if world.dice.chance(0.3):
+                await asyncio.sleep(world.dice.pick(WORK_MS) / 1_000)
             if world.dice.chance(0.1):
                 world.note(self._member_id, f"leaves {txn.name} open")
                 producer.give_up()
