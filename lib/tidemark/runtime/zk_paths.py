@@ -13,6 +13,9 @@
 /producer_ids                        first producer id not allocated yet
 /coordinators/<kind>/<id>-<incarnation>  ephemeral: this coordinator replica has a session
 /shards/<kind>                       registered coordinators and the owner of each shard
+/operations/<id>                     a long action of the administration: state and progress
+/operations/<id>/moves               the replicas that it moves, compressed
+/idempotency/<day>/<digest>          a request with an Idempotency-Key, and its answer
 """
 
 import json
@@ -40,6 +43,8 @@ GROUP_CONFIGS: Final = "/configs/groups"
 PRODUCER_IDS: Final = "/producer_ids"
 COORDINATORS: Final = "/coordinators"
 SHARDS: Final = "/shards"
+OPERATIONS: Final = "/operations"
+IDEMPOTENCY: Final = "/idempotency"
 
 PERSISTENT_PARENTS: Final = (
     LIVE_BROKERS,
@@ -135,6 +140,13 @@ def shards(kind: str) -> str:
 def registered_broker(broker_id: BrokerId) -> str:
     """Return the znode of a broker's registration."""
     return f"{REGISTERED_BROKERS}/{broker_id}"
+
+
+def operation(operation_id: str) -> str:
+    """Return the znode of a long action. Characters that a znode's name may not have are escaped as
+    in URLs.
+    """
+    return f"{OPERATIONS}/{quote(operation_id, safe='').replace('.', '%2E')}"
 
 
 def topic(name: str) -> str:

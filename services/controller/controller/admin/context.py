@@ -13,7 +13,10 @@ from tidemark.runtime.clock import Clock
 from controller.admin.broker_calls import BrokerCalls
 from controller.admin.cache import Aged, AgedCache
 from controller.admin.errors import FORBIDDEN, AdminError, try_again, unknown_topic
+from controller.admin.events import EventLog
+from controller.admin.idempotency import IdempotencyStore
 from controller.admin.image import ImageSource
+from controller.admin.operation_store import OperationStore
 from controller.shell.node import ControllerNode
 
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -31,6 +34,7 @@ class AdminLimits:
     """Time for which a page waits for brokers; figures that are later are missing from it."""
     page_items_max: int = 1_000
     calls_max: int = 64
+    streams_max: int = 64
 
 
 @dataclass(slots=True)
@@ -44,6 +48,11 @@ class Shared:
     limits: AdminLimits
     answers: AgedCache[tuple[str, int], Any]
     """Answers of brokers, by kind of request and broker."""
+    events: EventLog
+    operations: OperationStore
+    idempotency: IdempotencyStore
+    streams: int = 0
+    """Event streams that are open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from tidemark.client.producer.batches import RecordMetadata
 from tidemark.client.producer.producer import Producer
 from tidemark.model.authorization import Operation, topic_resource
 
+from controller.admin import topics
 from controller.admin.broker_calls import CLIENT_ID
 from controller.admin.context import AdminContext
 from controller.admin.errors import AdminError, bad_value, from_cluster, unknown_topic
@@ -52,6 +53,8 @@ async def produce(
     """
     ctx.require(Operation.WRITE, topic_resource(topic))
     count = len(ctx.topic(topic).partitions)
+    if topics.is_internal(topic):
+        raise bad_value(f"{topic} is written by brokers and coordinators only", field="topic_name")
     config = ProducerConfig(
         client_id=CLIENT_ID,
         request_timeout_ms=ctx.brokers.change_ms,
@@ -104,3 +107,9 @@ def _milliseconds(moment: datetime) -> int:
     if found < 0:
         raise bad_value("the time is before 1970", field="timestamp")
     return found
+
+
+def size_of(part: RecordPart | None) -> int | None:
+    """Return the bytes of a key or value; None if it is null."""
+    content = _bytes(part, "data")
+    return None if content is None else len(content)

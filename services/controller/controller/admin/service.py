@@ -11,7 +11,11 @@ from controller.admin.broker_calls import BrokerCalls
 from controller.admin.cache import AgedCache
 from controller.admin.context import ANONYMOUS, AdminContext, AdminLimits, Shared
 from controller.admin.errors import try_again
+from controller.admin.events import EventLog
+from controller.admin.idempotency import IdempotencyStore
 from controller.admin.image import ImageSource
+from controller.admin.operation_runner import OperationRunner
+from controller.admin.operation_store import OperationStore
 from controller.config import ControllerConfig
 from controller.shell.node import ControllerNode
 
@@ -25,6 +29,7 @@ class AdminService:
         self._config = config
         self._node = node
         self._clock = clock
+        self._session = session
         self._image = ImageSource(node, session)
         self._tasks = asyncio.TaskGroup()
         self._running: list[asyncio.Task[None]] = []
@@ -44,10 +49,20 @@ class AdminService:
                 change_ms=config.rest_change_timeout_ms,
             ),
             clock=self._clock,
-            limits=AdminLimits(page_wait_ms=config.rest_page_wait_ms),
+            limits=AdminLimits(
+                page_wait_ms=config.rest_page_wait_ms, streams_max=config.rest_streams_max
+            ),
             answers=AgedCache(self._tasks, self._clock, fresh_ms=config.rest_cache_ms),
+            events=EventLog(self._image, self._clock),
+            operations=OperationStore(self._session),
+            idempotency=IdempotencyStore(self._session, self._clock),
         )
-        self._running.append(self._tasks.create_task(self._image.run(), name="admin-image"))
+        runner = OperationRunner(self._shared)
+        self._running = [
+            self._tasks.create_task(self._image.run(), name="admin-image"),
+            self._tasks.create_task(self._shared.events.run(), name="admin-events"),
+            self._tasks.create_task(runner.run(), name="admin-operations"),
+        ]
         return self
 
     async def __aexit__(

@@ -11,15 +11,39 @@ from tidemark.runtime.service_config import version
 from controller.admin.service import AdminService
 from controller.config import ControllerConfig
 from controller.console.application import Console
-from controller.rest import brokers, clusters, configs, problems, topics
+from controller.rest import (
+    brokers,
+    clusters,
+    config_changes,
+    configs,
+    groups,
+    messages,
+    operations,
+    problems,
+    reassignments,
+    share_groups,
+    topic_changes,
+    topics,
+    transactions,
+    watching,
+)
 from controller.rest.limits import Limits
 from controller.shell.node import ControllerNode
 
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     clusters.router,
     configs.router,
+    config_changes.router,
+    reassignments.router,
     brokers.router,
+    topic_changes.router,
+    messages.router,
     topics.router,
+    groups.router,
+    share_groups.router,
+    transactions.router,
+    watching.router,
+    operations.router,
 )
 """Routers in order of precedence: `topics/-/configs` comes before `topics/{topic_name}/configs`."""
 

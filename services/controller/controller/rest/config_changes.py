@@ -1,0 +1,250 @@
+"""Configuration of topics, brokers and the cluster altered; with If-Match, only if unchanged."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from controller.admin import topic_changes as admin
+from controller.admin.models import Input
+from controller.admin.topic_changes import ConfigChange
+from controller.rest.idempotent import IdempotencyKey, IdempotentRoute, IfMatch
+from controller.rest.problems import CHANGES, GUARDED, RESPONSES
+from controller.rest.shapes import BrokerIdPath, ConfigName, Ctx, Here, TopicName
+
+router = APIRouter(
+    prefix="/v3/clusters/{cluster_id}",
+    tags=["Configuration"],
+    responses={**RESPONSES, **CHANGES, **GUARDED},
+    route_class=IdempotentRoute,
+)
+
+DryRun = Annotated[bool, Query(description="check, and change nothing")]
+
+
+class ConfigValue(Input):
+    """New value of one setting."""
+
+    value: str | None = Field(max_length=32_767, examples=["86400000"])
+
+
+class ConfigChanges(Input):
+    """Changes of several settings, all or none."""
+
+    data: list[ConfigChange] = Field(min_length=1, max_length=admin.CHANGES_MAX)
+    validate_only: bool = Field(default=False, description="check, and change nothing")
+
+
+def _set(name: str, value: ConfigValue) -> list[ConfigChange]:
+    return [ConfigChange(name=name[:249], value=value.value, operation="SET")]
+
+
+def _delete(name: str) -> list[ConfigChange]:
+    return [ConfigChange(name=name[:249], operation="DELETE")]
+
+
+def _done() -> Response:
+    return Response(status_code=204)
+
+
+# -- topics
+
+
+@router.post(
+    "/topics/{topic_name}/configs:alter",
+    operation_id="updateKafkaTopicConfigBatch",
+    status_code=204,
+    response_model=None,
+)
+async def alter_topic_configs(
+    ctx: Ctx,
+    here: Here,
+    topic_name: TopicName,
+    changes: ConfigChanges,
+    dry_run: DryRun = False,  # noqa: FBT002
+    if_match: IfMatch = None,
+    _: IdempotencyKey = None,
+) -> Response:
+    """Change settings of a topic, all or none. If-Match has the ETag of the list."""
+    del here
+    only = dry_run or changes.validate_only
+    await admin.alter_topic(ctx, topic_name, changes.data, validate_only=only, if_match=if_match)
+    return _done()
+
+
+@router.put(
+    "/topics/{topic_name}/configs/{name}",
+    operation_id="updateKafkaTopicConfig",
+    status_code=204,
+    response_model=None,
+)
+async def put_topic_config(
+    ctx: Ctx,
+    here: Here,
+    topic_name: TopicName,
+    name: ConfigName,
+    value: ConfigValue,
+    dry_run: DryRun = False,  # noqa: FBT002
+    if_match: IfMatch = None,
+) -> Response:
+    """Set one setting of a topic. If-Match has the ETag of the list."""
+    del here
+    await admin.alter_topic(
+        ctx, topic_name, _set(name, value), validate_only=dry_run, if_match=if_match
+    )
+    return _done()
+
+
+@router.delete(
+    "/topics/{topic_name}/configs/{name}",
+    operation_id="deleteKafkaTopicConfig",
+    status_code=204,
+    response_model=None,
+)
+async def delete_topic_config(
+    ctx: Ctx,
+    here: Here,
+    topic_name: TopicName,
+    name: ConfigName,
+    dry_run: DryRun = False,  # noqa: FBT002
+    if_match: IfMatch = None,
+) -> Response:
+    """Restore the default of one setting of a topic."""
+    del here
+    await admin.alter_topic(
+        ctx, topic_name, _delete(name), validate_only=dry_run, if_match=if_match
+    )
+    return _done()
+
+
+# -- brokers
+
+
+@router.post(
+    "/brokers/{broker_id}/configs:alter",
+    operation_id="updateKafkaBrokerConfigBatch",
+    status_code=204,
+    response_model=None,
+)
+async def alter_broker_configs(
+    ctx: Ctx,
+    here: Here,
+    broker_id: BrokerIdPath,
+    changes: ConfigChanges,
+    dry_run: DryRun = False,  # noqa: FBT002
+    if_match: IfMatch = None,
+    _: IdempotencyKey = None,
+) -> Response:
+    """Change settings of one broker, all or none."""
+    del here
+    only = dry_run or changes.validate_only
+    await admin.alter_broker(ctx, broker_id, changes.data, validate_only=only, if_match=if_match)
+    return _done()
+
+
+@router.put(
+    "/brokers/{broker_id}/configs/{name}",
+    operation_id="updateKafkaBrokerConfig",
+    status_code=204,
+    response_model=None,
+)
+async def put_broker_config(
+    ctx: Ctx,
+    here: Here,
+    broker_id: BrokerIdPath,
+    name: ConfigName,
+    value: ConfigValue,
+    dry_run: DryRun = False,  # noqa: FBT002
+    if_match: IfMatch = None,
+) -> Response:
+    """Set one setting of one broker."""
+    del here
+    await admin.alter_broker(
+        ctx, broker_id, _set(name, value), validate_only=dry_run, if_match=if_match
+    )
+    return _done()
+
+
+@router.delete(
+    "/brokers/{broker_id}/configs/{name}",
+    operation_id="deleteKafkaBrokerConfig",
+    status_code=204,
+    response_model=None,
+)
+async def delete_broker_config(
+    ctx: Ctx,
+    here: Here,
+    broker_id: BrokerIdPath,
+    name: ConfigName,
+    dry_run: DryRun = False,  # noqa: FBT002
+    if_match: IfMatch = None,
+) -> Response:
+    """Remove one setting of one broker: the cluster's holds again."""
+    del here
+    await admin.alter_broker(
+        ctx, broker_id, _delete(name), validate_only=dry_run, if_match=if_match
+    )
+    return _done()
+
+
+# -- the cluster
+
+
+@router.post(
+    "/broker-configs:alter",
+    operation_id="updateKafkaClusterConfigs",
+    status_code=204,
+    response_model=None,
+)
+async def alter_cluster_configs(
+    ctx: Ctx,
+    here: Here,
+    changes: ConfigChanges,
+    dry_run: DryRun = False,  # noqa: FBT002
+    if_match: IfMatch = None,
+    _: IdempotencyKey = None,
+) -> Response:
+    """Change settings of all brokers, all or none."""
+    del here
+    only = dry_run or changes.validate_only
+    await admin.alter_cluster(ctx, changes.data, validate_only=only, if_match=if_match)
+    return _done()
+
+
+@router.put(
+    "/broker-configs/{name}",
+    operation_id="updateKafkaClusterConfig",
+    status_code=204,
+    response_model=None,
+)
+async def put_cluster_config(
+    ctx: Ctx,
+    here: Here,
+    name: ConfigName,
+    value: ConfigValue,
+    dry_run: DryRun = False,  # noqa: FBT002
+    if_match: IfMatch = None,
+) -> Response:
+    """Set one setting of all brokers."""
+    del here
+    await admin.alter_cluster(ctx, _set(name, value), validate_only=dry_run, if_match=if_match)
+    return _done()
+
+
+@router.delete(
+    "/broker-configs/{name}",
+    operation_id="deleteKafkaClusterConfig",
+    status_code=204,
+    response_model=None,
+)
+async def delete_cluster_config(
+    ctx: Ctx,
+    here: Here,
+    name: ConfigName,
+    dry_run: DryRun = False,  # noqa: FBT002
+    if_match: IfMatch = None,
+) -> Response:
+    """Remove one setting of all brokers."""
+    del here
+    await admin.alter_cluster(ctx, _delete(name), validate_only=dry_run, if_match=if_match)
+    return _done()

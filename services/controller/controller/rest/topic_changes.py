@@ -1,0 +1,129 @@
+"""Topics created, deleted, given partitions and purged."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from controller.admin import topic_changes as admin
+from controller.admin import topics as topics_admin
+from controller.admin.models import Input
+from controller.rest.idempotent import IdempotencyKey, IdempotentRoute
+from controller.rest.problems import CHANGES, RESPONSES
+from controller.rest.shapes import Ctx, Here, PartitionId, Shape, TopicName
+from controller.rest.topics import TopicData, topic_data
+
+router = APIRouter(
+    prefix="/v3/clusters/{cluster_id}",
+    tags=["Topics"],
+    responses={**RESPONSES, **CHANGES},
+    route_class=IdempotentRoute,
+)
+
+DryRun = Annotated[bool, Query(description="check and show, and change nothing")]
+
+
+class PartitionCount(Input):
+    """New number of partitions of a topic."""
+
+    partitions_count: int = Field(ge=1, le=admin.PARTITIONS_MAX, examples=[12])
+
+
+class RecordDeletion(Input):
+    """Offset below which records are deleted; -1: all that are committed."""
+
+    before_offset: int = Field(ge=-1, lt=2**63, examples=[100])
+
+
+class RecordsDeleted(Shape):
+    """First offset of a partition after a deletion."""
+
+    topic_name: str = Field(examples=["orders"])
+    partition_id: int = Field(examples=[0])
+    earliest_offset: int = Field(examples=[100])
+
+
+@router.post(
+    "/topics",
+    operation_id="createKafkaTopic",
+    status_code=201,
+    responses={200: {"model": TopicData, "description": "valid; nothing was created"}},
+)
+async def create_topic(
+    ctx: Ctx,
+    here: Here,
+    response: Response,
+    new: admin.NewTopicInput,
+    dry_run: DryRun = False,  # noqa: FBT002
+    _: IdempotencyKey = None,
+) -> TopicData:
+    """Create a topic. With `validate_only` or `dry_run`, check only."""
+    created = await admin.create(ctx, new, dry_run=dry_run)
+    if created.topic_id is None:
+        response.status_code = 200
+        view = topics_admin.TopicView(
+            topic_name=created.topic_name,
+            topic_id="",
+            is_internal=False,
+            replication_factor=max(0, created.replication_factor),
+            partitions_count=max(0, created.partitions_count),
+            leaderless_partitions=0,
+            under_replicated_partitions=0,
+            reassigning_partitions=0,
+        )
+        return topic_data(here, view)
+    response.headers["location"] = here.url("topics", created.topic_name)
+    return topic_data(here, await topics_admin.get_topic(ctx, created.topic_name))
+
+
+@router.delete(
+    "/topics/{topic_name}", operation_id="deleteKafkaTopic", status_code=204, response_model=None
+)
+async def delete_topic(
+    ctx: Ctx,
+    here: Here,
+    topic_name: TopicName,
+    dry_run: DryRun = False,  # noqa: FBT002
+) -> Response:
+    """Delete a topic with its records."""
+    del here
+    if dry_run:
+        ctx.topic(topic_name)
+    else:
+        await admin.delete(ctx, topic_name)
+    return Response(status_code=204)
+
+
+@router.patch("/topics/{topic_name}", operation_id="updatePartitionCountKafkaTopic")
+async def set_partition_count(
+    ctx: Ctx,
+    here: Here,
+    topic_name: TopicName,
+    count: PartitionCount,
+    dry_run: DryRun = False,  # noqa: FBT002
+) -> TopicData:
+    """Give a topic more partitions; the number is the new total."""
+    view = await admin.set_partitions(
+        ctx, topic_name, count.partitions_count, validate_only=dry_run
+    )
+    return topic_data(here, view)
+
+
+@router.post(
+    "/topics/{topic_name}/partitions/{partition_id}:delete-records",
+    operation_id="deleteKafkaRecords",
+)
+async def delete_records(
+    ctx: Ctx,
+    here: Here,
+    topic_name: TopicName,
+    partition_id: PartitionId,
+    deletion: RecordDeletion,
+    dry_run: DryRun = False,  # noqa: FBT002
+    _: IdempotencyKey = None,
+) -> RecordsDeleted:
+    """Delete the oldest records of a partition, of all its replicas."""
+    del here
+    before = {partition_id: deletion.before_offset}
+    found = await admin.delete_records(ctx, topic_name, before, dry_run=dry_run)
+    return RecordsDeleted(**found[0].model_dump())
