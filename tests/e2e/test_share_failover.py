@@ -13,7 +13,7 @@ import confluent_kafka.admin
 import pytest
 from e2e.clusters import Cluster, started_cluster
 from e2e.kafka_wire import Wire
-from e2e.share_wire import ShareReader, configure_group, find_coordinator, port_of
+from e2e.share_wire import ShareMember, ShareReader, configure_group, find_coordinator, port_of
 from tidemark.client import ShareConsumer, TopicPartition
 from waiting import PATIENCE_S, patience, wait_for
 
@@ -112,6 +112,32 @@ def test_a_killed_leader_loses_nothing_and_repeats_nothing(cluster: Cluster, sto
         cluster.restart(victim)
     story.put(50)
     story.read_until_all()
+
+
+def serving(story: Story) -> set[str]:
+    """Brokers that answer a fetch of partition 0 without an error."""
+    found = set()
+    for number in (1, 2, 3):
+        member = ShareMember(port_of(story.cluster.kafka(number)), story.group, story.topic)
+        with member.wire:
+            parts = member.fetch(0, wait_ms=0)
+        if 0 not in parts or not parts[0].error:
+            found.add(f"broker-{number}")
+    return found
+
+
+@pytest.mark.feature("S07")
+def test_a_share_partition_is_at_the_leader_of_its_partition(
+    cluster: Cluster, story: Story
+) -> None:
+    story.put(30)
+    story.read_until_all()
+    before = story.leader()
+    assert serving(story) == {before}
+    cluster.kill(before)
+    cluster.restart(before)
+    wait_for(lambda: story.leader() != before, "another leader")
+    wait_for(lambda: serving(story) == {story.leader()}, "the share-partition at the new leader")
 
 
 @pytest.mark.feature("S30")

@@ -248,6 +248,73 @@ def test_the_window_is_bounded(scene: Scene) -> None:
     assert member.take() == [(100, 109, 1)]
 
 
+def window(scene: Scene, cluster: Cluster, topic_id: bytes) -> tuple[int, int, int]:
+    """Start and end of the window, and the number of records behind it."""
+    with grpc.insecure_channel(cluster.grpc(1)) as channel:
+        stub: Any = share_pb2_grpc.SharePartitionsStub(channel)
+        topics = [share_pb2.ShareTopicPartitions(topic_id=topic_id, partitions=[0])]
+        asked = share_pb2.DescribeShareLagsRequest(group_id=scene.group, topics=topics)
+        (lag,) = stub.DescribeLags(asked).lags
+    return lag.start_offset, lag.end_offset, lag.behind
+
+
+@pytest.mark.feature("S09")
+def test_the_window_slides_with_deliveries_and_acknowledgements(
+    scene: Scene, cluster: Cluster
+) -> None:
+    for _ in range(3):
+        scene.put(*TEN)
+    member = scene.member()
+    seen = []
+    for first in (0, 10):
+        assert member.take(*([0] if first == 0 else []), records=1) == [(first, first + 9, 1)]
+        seen.append(window(scene, cluster, member.topic_id))
+        assert member.acknowledge((first, first + 9, ACCEPT)) is NONE
+        seen.append(window(scene, cluster, member.topic_id))
+    assert seen == [(0, 10, 20), (10, 10, 20), (10, 20, 10), (20, 20, 10)]
+
+
+@pytest.mark.feature("S12")
+def test_records_before_the_window_are_finished_and_those_after_it_new(scene: Scene) -> None:
+    scene.put(*TEN)
+    scene.put(*TEN)
+    first = scene.member()
+    assert first.take(0, records=1) == [(0, 9, 1)]
+    first.leave()
+    row = {"partition_index": 0, "start_offset": 5}
+    topics = [{"topic_name": scene.topic, "partitions": [row]}]
+    fields = {"group_id": scene.group, "topics": topics}
+
+    def is_altered() -> bool:
+        answer = ask(scene.wire, ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, fields)
+        return not answer.error_code and not answer.responses[0].partitions[0].error_code
+
+    wait_for(is_altered, "the start offset of a group without members")
+    member = scene.member()
+    assert member.take(0) == [(5, 19, 1)], "never delivered from the window's end on"
+    assert member.acknowledge((0, 4, ACCEPT)) is NONE, "archived before its start: ignored"
+    assert member.fetch(wait_ms=0) == {}
+
+
+@pytest.mark.feature("S14")
+def test_deliveries_are_counted_about_and_end_at_the_limit(scene: Scene, cluster: Cluster) -> None:
+    scene.put(b"poison")
+    member = scene.member()
+    assert member.take(0) == [(0, 0, 1)]
+    assert member.acknowledge((0, 0, RELEASE)) is NONE
+    assert member.take() == [(0, 0, 2)]
+    cluster.kill("broker-1")
+    cluster.restart("broker-1")
+    again = scene.member()
+    found = again.fetch_until(0, holds=lambda parts: 0 in parts and parts[0].acquired)
+    assert found[0].acquired == [(0, 0, 2)], "a delivery without an outcome is not stored"
+    for delivery in range(3, 6):
+        assert again.acknowledge((0, 0, RELEASE)) is NONE
+        assert again.take() == [(0, 0, delivery)]
+    assert again.acknowledge((0, 0, RELEASE)) is NONE
+    assert again.fetch(wait_ms=0) == {}
+
+
 @pytest.mark.feature("S18")
 def test_a_record_is_delivered_five_times_by_default(scene: Scene) -> None:
     scene.put(b"poison")
