@@ -109,7 +109,7 @@ def acknowledge(
     durable start are ignored: these records never come again. Those that are below the window's
     start alone were given up, and a leader that takes over now may deliver them again.
     """
-    refused = malformed(batches)
+    refused = _too_many(window, settings, len(batches)) or malformed(batches)
     if refused is None and transaction is not None:
         refused = _not_transactional(batches)
     if refused is not None:
@@ -128,6 +128,14 @@ def acknowledge(
             outcome, delivery_count, _, _ = moved.transition
             moved.transition = Transition(ACQUIRED, delivery_count, pending=(transaction, outcome))
     return applied
+
+
+def _too_many(window: Window, settings: ShareSettings, count: int) -> Answer | None:
+    """INVALID_REQUEST for more batches than a member can have reasons for: those of two windows."""
+    limit = 2 * max(settings.records_max, window.records)
+    if count <= limit:
+        return None
+    return _invalid(f"{count} acknowledgement batches for one share-partition; at most {limit}")
 
 
 def _not_transactional(batches: Sequence[AcknowledgementBatch]) -> Answer | None:

@@ -10,6 +10,10 @@ from broker.core.share.sessions import SessionRefusal
 
 NAME_CHARACTERS_MAX: Final = 1_024
 """Bound of group and member ids here: sessions and locks keep them in memory."""
+BATCHES_MAX: Final = 40_000
+"""Acknowledgement batches of one share-partition in one request: those of two of the greatest
+windows. Its own window may have a lower bound.
+"""
 RENEW_FROM: Final = 2
 """First version of both requests that may renew locks."""
 
@@ -65,6 +69,14 @@ def refused_terms(terms: FetchTerms) -> SessionRefusal | None:
     if not terms.renews and terms.bytes_max > 0 and terms.records_max <= 0:
         return _invalid(f"MaxRecords is {terms.records_max}; set it to 1 or more")
     return None
+
+
+def refused_count(count: int) -> Answer | None:
+    """Return the error of a number of acknowledgement batches, else None."""
+    if count <= BATCHES_MAX:
+        return None
+    message = f"{count} acknowledgement batches for one share-partition; at most {BATCHES_MAX}"
+    return Answer(ErrorCode.INVALID_REQUEST, message)
 
 
 def refused_types(batches: tuple[AcknowledgementBatch, ...], version: int) -> Answer | None:

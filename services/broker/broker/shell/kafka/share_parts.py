@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemark.kafka.primitives import NodeEndpoint
-from tidemark.kafka.share_requests import ShareTopicRequest
+from tidemark.kafka.share_requests import AcknowledgedBatch, ShareTopicRequest
 from tidemark.kafka.share_responses import NO_LEADER
 from tidemark.model.authorization import Operation, group_resource, topic_resource
 from tidemark.model.errors import ErrorCode
@@ -12,7 +12,7 @@ from tidemark.model.ids import Offset, TopicId
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.share.acknowledgement import AcknowledgementBatch, Answer
-from broker.core.share.request_rules import refused_ids, refused_types
+from broker.core.share.request_rules import refused_count, refused_ids, refused_types
 from broker.core.share.sessions import PartitionKey, SessionRefusal, ShareSession
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
@@ -72,9 +72,11 @@ def acknowledge(
 ) -> PendingAnswers:
     """Apply the acknowledgements of a request: those of one partition as a whole."""
     answers = PendingAnswers()
-    for key, batches in _by_partition(topics).items():
+    for key, read in _by_partition(topics).items():
         refused = topic_refused(parts, connection, key[0])
-        wrong = Answer(refused) if refused is not None else refused_types(batches, version)
+        wrong = Answer(refused) if refused is not None else refused_count(len(read))
+        batches = () if wrong is not None else _batches(read)
+        wrong = wrong or refused_types(batches, version)
         if wrong is not None:
             answers.answers[key] = wrong
         else:
@@ -82,18 +84,20 @@ def acknowledge(
     return answers
 
 
+def _batches(read: Sequence[AcknowledgedBatch]) -> tuple[AcknowledgementBatch, ...]:
+    return tuple(
+        AcknowledgementBatch(Offset(first), Offset(last), types) for first, last, types in read
+    )
+
+
 def _by_partition(
     topics: Sequence[ShareTopicRequest],
-) -> dict[PartitionKey, tuple[AcknowledgementBatch, ...]]:
-    found: dict[PartitionKey, tuple[AcknowledgementBatch, ...]] = {}
+) -> dict[PartitionKey, list[AcknowledgedBatch]]:
+    found: dict[PartitionKey, list[AcknowledgedBatch]] = {}
     for topic_id, partitions in topics:
         for partition, batches in partitions:
             if batches:
-                key = (TopicId(topic_id), partition)
-                found[key] = found.get(key, ()) + tuple(
-                    AcknowledgementBatch(Offset(first), Offset(last), types)
-                    for first, last, types in batches
-                )
+                found.setdefault((TopicId(topic_id), partition), []).extend(batches)
     return found
 
 

@@ -66,6 +66,15 @@ def test_all_batches_of_a_request_hold_or_none_does() -> None:
     assert world.share.next_write(world.now) is None
 
 
+def test_more_batches_than_two_windows_have_records_are_refused() -> None:
+    world = ShareWorld(ShareSettings(lock_ms=LOCK_MS, records_max=10)).load()
+    world.fetch()
+    batches = [say(offset, offset, ACCEPT) for offset in range(21)]
+    assert world.acknowledge(*batches) is ErrorCode.INVALID_REQUEST
+    assert world.story() == ["0-9 ACQUIRED 1 m1"]
+    assert world.acknowledge(*batches[:10]) is None
+
+
 @pytest.mark.parametrize("member", ["m2", ""])
 def test_only_the_holder_acknowledges(member: str) -> None:
     world = ShareWorld().load()

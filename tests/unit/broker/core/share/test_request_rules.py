@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from broker.core.share.acquisition import AcquireMode
 from broker.core.share.request_rules import (
+    BATCHES_MAX,
     NAME_CHARACTERS_MAX,
     FetchTerms,
+    refused_count,
     refused_ids,
     refused_terms,
     refused_types,
@@ -58,3 +60,10 @@ def test_version_1_cannot_renew() -> None:
     assert refused.error_code is ErrorCode.INVALID_REQUEST
     assert refused_types(renewal, 2) is None
     assert refused_types((say(0, 0, ACCEPT),), 1) is None
+
+
+def test_more_batches_than_two_windows_have_records_are_refused() -> None:
+    assert refused_count(BATCHES_MAX) is None
+    refused = refused_count(BATCHES_MAX + 1)
+    assert refused is not None
+    assert refused.error_code is ErrorCode.INVALID_REQUEST
