@@ -231,10 +231,11 @@ def memory(under_test: ShareUnderTest, group: str) -> list[Row]:
     """Of share-partitions with an empty window, and of records acknowledged at random."""
     topic = "many"
     under_test.create_topic(topic, partitions=SHARE_PARTITIONS)
-    member = under_test.reader(under_test.group(topic), topic)
+    sharing = under_test.group(topic)
+    member = under_test.reader(sharing, topic)
     before = rss_bytes(under_test.pid)
     member.fetch_answer(*range(SHARE_PARTITIONS), wait_ms=0)
-    time.sleep(5)  # all are loaded by then
+    under_test.wait_until_loaded(sharing, member.topic_id, SHARE_PARTITIONS)
     member.fetch_answer(wait_ms=0)
     grown = rss_bytes(under_test.pid) - before
     first = Row(group, f"{SHARE_PARTITIONS:,} share-partitions without records")

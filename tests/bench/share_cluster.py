@@ -7,9 +7,11 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import grpc
 from bench.broker import BrokerUnderTest
 from bench.processes import cpu_seconds
 from e2e.kafka_wire import Wire
@@ -18,6 +20,9 @@ from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.layout import Layout
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import write_request
+from tidemark_wire.v1 import share_pb2 as pb
+from tidemark_wire.v1 import share_pb2_grpc
+from waiting import wait_for
 
 COORDINATOR: Final = "share-coordinator-1"
 WINDOW_RECORDS: Final = 10_000
@@ -33,6 +38,8 @@ ACKNOWLEDGE: Final = int(ApiKey.SHARE_ACKNOWLEDGE)
 VERSION: Final = 2
 BYTES_MAX: Final = 8 << 20
 WAIT_MS: Final = 30_000
+LOOK_PARTITIONS: Final = 100
+"""Share-partitions in one look at them: its answer is no part of the memory that is measured."""
 _ERROR: Final = struct.Struct(">h")
 _ERROR_AT: Final = 9  # behind correlation id, tags and throttle time
 
@@ -55,9 +62,26 @@ class ShareUnderTest(BrokerUnderTest):
         member.wire.socket.close()
         return name
 
+    def wait_until_loaded(self, group: str, topic_id: bytes, partitions: int) -> None:
+        """Wait until the broker has the state of share-partitions, which it was asked to load."""
+        port = self.cluster.layout.member("broker-1").ports["grpc"]
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub: Any = share_pb2_grpc.SharePartitionsStub(channel)
+            for first in range(0, partitions, LOOK_PARTITIONS):
+                numbers = range(first, min(first + LOOK_PARTITIONS, partitions))
+                topics = [pb.ShareTopicPartitions(topic_id=topic_id, partitions=numbers)]
+                request = pb.DescribeShareLagsRequest(group_id=group, topics=topics)
+                wait_for(partial(_all_begun, stub, request), "share-partitions to be loaded")
+
     def reader(self, group: str, topic: str) -> "FastMember":
         """One that reads; only the group's first member had to join, so that the topic is known."""
         return FastMember(self.port, group, topic)
+
+
+def _all_begun(stub: Any, request: pb.DescribeShareLagsRequest) -> bool:
+    """True if all have a start offset: a leader writes it as it loads a new one."""
+    lags = stub.DescribeLags(request).lags
+    return all(not one.error_code and one.start_offset >= 0 for one in lags)
 
 
 @contextmanager
