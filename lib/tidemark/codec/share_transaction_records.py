@@ -3,7 +3,7 @@ batches, a tagged field of ShareSnapshot and ShareUpdate, and the ends of transa
 its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,8 +25,12 @@ from tidemark.model.share_state import (
 TRANSACTION_END_KEY: Final = 1_000
 """Type of the record's key. Kafka counts its types up from 0."""
 PENDING_TAG: Final = 1_000
+_BEFORE_TAG: Final = 0
+"""State of a pending batch until its transaction ends; missing where that is ACQUIRED."""
 _VERSION: Final = 0
 _OUTCOMES: Final = frozenset(map(int, PERSISTED_STATES - {DeliveryState.AVAILABLE}))
+_DEAD_LETTERS: Final[Mapping[int, bytes]] = {_BEFORE_TAG: bytes([DeliveryState.ARCHIVING])}
+_ACQUIRED: Final[Mapping[int, bytes]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +113,7 @@ def encode_pending(pending: Sequence[PendingBatch]) -> bytes:
         writer.int16(batch.delivery_count)
         writer.int64(batch.transaction.producer_id)
         writer.int16(batch.transaction.producer_epoch)
-        writer.tags()
+        writer.tags(_DEAD_LETTERS if batch.before is DeliveryState.ARCHIVING else _ACQUIRED)
 
     writer.array(pending, write_one)
     return writer.done_without_version()
@@ -127,7 +131,15 @@ def decode_pending(content: bytes | None) -> tuple[PendingBatch, ...]:
             raise DamagedRecordError(f"offsets {first} to {last} pending for state {outcome}")
         count = reader.int16()
         transaction = TransactionKey(ProducerId(reader.int64()), ProducerEpoch(reader.int16()))
-        reader.tags()
-        return PendingBatch(first, last, DeliveryState(outcome), count, transaction)
+        before = _read_before(reader.tags().get(_BEFORE_TAG))
+        return PendingBatch(first, last, DeliveryState(outcome), count, transaction, before)
 
     return reader.array(read_one)
+
+
+def _read_before(content: bytes | None) -> DeliveryState:
+    if content is None:
+        return DeliveryState.ACQUIRED
+    if content != _DEAD_LETTERS[_BEFORE_TAG]:
+        raise DamagedRecordError(f"a pending state from state {content.hex()}")
+    return DeliveryState.ARCHIVING

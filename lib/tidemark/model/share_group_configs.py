@@ -21,6 +21,7 @@ from tidemark.model.topics import topic_name_problem
 
 SESSION_TIMEOUT: Final = "share.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "share.heartbeat.interval.ms"
+DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 
 _DURATION: Final = re.compile(
     r"P(?:(\d{1,9})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})(?:\.(\d{1,9}))?S)?)?",
@@ -160,7 +161,7 @@ _KEYS: Final = (
         default="false",
     ),
     ShareGroupConfigKey(
-        "errors.deadletterqueue.topic.name",
+        DEAD_LETTER_TOPIC,
         topic_name(),
         "dead_letter_topic",
         bounded=False,

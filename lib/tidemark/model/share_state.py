@@ -79,9 +79,10 @@ class TransactionKey(NamedTuple):
 
 
 class PendingBatch(NamedTuple):
-    """Consecutive offsets whose acknowledgement belongs to an open transaction. Its end gives them
-    ``outcome`` by a commit and AVAILABLE by an abort. In the order of (delivery count, delivery
-    state), by which batches replace one another, it stands where ACQUIRED does.
+    """Consecutive offsets whose next state belongs to an open transaction: a commit gives them
+    ``outcome``, and an abort the state in which they were free: AVAILABLE if they are acquired,
+    ARCHIVING if they are dead letters. In the order of (delivery count, delivery state), by which
+    batches replace one another, it stands where ``before`` does, or right after it.
     """
 
     first_offset: Offset
@@ -90,6 +91,10 @@ class PendingBatch(NamedTuple):
     outcome: DeliveryState
     delivery_count: int
     transaction: TransactionKey
+    before: DeliveryState = DeliveryState.ACQUIRED
+    """State until then: ACQUIRED, or ARCHIVING if the transaction has their copies to the
+    dead-letter queue.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,13 @@ _KEYS: Final = (
         "time for which a tombstone is kept after its segment was compacted",
     ),
     TopicConfigKey(
+        "errors.deadletterqueue.group.enable",
+        boolean(),
+        "false",
+        "",
+        "whether groups may name the topic as their dead-letter queue",
+    ),
+    TopicConfigKey(
         "file.delete.delay.ms",
         long(0),
         "60000",
@@ -243,6 +250,7 @@ class TopicConfig:
     compression_lz4_level: int
     compression_zstd_level: int
     delete_retention_ms: int
+    errors_deadletterqueue_group_enable: bool
     file_delete_delay_ms: int
     flush_messages: int
     flush_ms: int

@@ -25,6 +25,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.partition_leader import PartitionLeader, find_leader
 from tidemark.model.topics import TopicPartition
+from tidemark.runtime.append_call import AppendCall, Stream, UnknownOutcomeError
 from tidemark.runtime.channel_pool import (
     CallFailedError,
     ChannelPool,
@@ -36,8 +37,6 @@ from tidemark.runtime.telemetry import fields
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Stream = Any  # a grpc.aio.StreamStreamCall; the stubs' generics do not know EOF
-
 _END_OF_STREAM: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
 _ALL_IN_SYNC: Final = -1
 _EARLIEST: Final = -2
@@ -68,10 +67,6 @@ _READ_PASSING: Final = _PASSING | {
     ErrorCode.CORRUPT_MESSAGE,
 }
 """Errors after which an idempotent request is repeated."""
-
-
-class UnknownOutcomeError(TidemarkError):
-    """The appended records may be in the log, or may still be written to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +111,7 @@ class RemotePartitionLog:
         self._client_id = client_id
         self._limits = limits or LogLimits()
         self._dice = dice
-        self._appends: _Appends | None = None
+        self._appends: AppendCall | None = None
         self._fetches = _Fetches(channels)
         self._is_broken = False
         self._refused = ""
@@ -320,7 +315,7 @@ class RemotePartitionLog:
         outcome = ErrorCode.REQUEST_TIMED_OUT if code in _PASSING else code
         raise UnknownOutcomeError(outcome, words)
 
-    async def _appends_at(self, leader: PartitionLeader) -> "_Appends":
+    async def _appends_at(self, leader: PartitionLeader) -> AppendCall:
         """Return an open stream to this leader. Raises TidemarkError LEADER_NOT_AVAILABLE; nothing
         has been sent then.
         """
@@ -328,7 +323,7 @@ class RemotePartitionLog:
         if appends is None or appends.endpoint != leader.grpc_endpoint or appends.is_over:
             self._end_appends()
             channel = await self._channels.channel(leader.grpc_endpoint)
-            appends = self._appends = _Appends(channel, leader.grpc_endpoint)
+            appends = self._appends = AppendCall(channel, leader.grpc_endpoint)
         try:
             await appends.wait_open()
         except CallFailedError as failure:
@@ -385,42 +380,6 @@ class RemotePartitionLog:
         code = ErrorCode(error_code)
         if code is not ErrorCode.NONE:
             raise TidemarkError(code, f"{self.at}: {words or code.name}")
-
-
-class _Appends:
-    """Stream of appends to one broker, one at a time."""
-
-    def __init__(self, channel: grpc.aio.Channel, endpoint: str) -> None:
-        self.endpoint = endpoint
-        stub: Any = partition_store_pb2_grpc.PartitionStoreStub(channel)
-        self._call: Stream = stub.Append()
-
-    @property
-    def is_over(self) -> bool:
-        """True once the stream has ended."""
-        return bool(self._call.done())
-
-    def close(self) -> None:
-        """End the stream; an exchange in progress fails."""
-        self._call.cancel()
-
-    async def wait_open(self) -> None:
-        """Wait until the broker is reached. Raises CallFailedError."""
-        with call_failures(self.endpoint):
-            await self._call.wait_for_connection()
-
-    async def exchange(self, request: pb.AppendRequest) -> pb.AppendResponse:
-        """Send one append; return its response. Raises UnknownOutcomeError."""
-        try:
-            with call_failures(self.endpoint):
-                await self._call.write(request)
-                answer = await self._call.read()
-        except CallFailedError as failure:
-            raise UnknownOutcomeError(ErrorCode.NETWORK_EXCEPTION, str(failure)) from None
-        if answer is _END_OF_STREAM:
-            words = f"{self.endpoint}: the broker ended the stream"
-            raise UnknownOutcomeError(ErrorCode.NETWORK_EXCEPTION, words)
-        return answer  # type: ignore[no-any-return]  # generated stubs are untyped
 
 
 class _Fetches:

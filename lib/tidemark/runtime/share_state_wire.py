@@ -288,6 +288,7 @@ def _write_pending(batch: PendingBatch) -> pb.SharePendingBatch:
         delivery_count=batch.delivery_count,
         producer_id=batch.transaction.producer_id,
         producer_epoch=batch.transaction.producer_epoch,
+        is_dead_letter=batch.before is DeliveryState.ARCHIVING,
     )
 
 
@@ -298,6 +299,7 @@ def _read_pending(wire: pb.SharePendingBatch) -> PendingBatch:
         _read_delivery_state(wire.outcome),
         wire.delivery_count,
         TransactionKey(ProducerId(wire.producer_id), ProducerEpoch(wire.producer_epoch)),
+        DeliveryState.ARCHIVING if wire.is_dead_letter else DeliveryState.ACQUIRED,
     )
 
 

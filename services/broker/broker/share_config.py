@@ -83,6 +83,12 @@ class ShareConfig(ShareMembershipConfig):
         description="maximum number of partitions of all share sessions of this broker together,"
         " which bounds their memory",
     )
+    errors_deadletterqueue_topic_name_prefix: str = Field(
+        "dlq.",
+        description="beginning of the names of topics that share groups may name as their"
+        " dead-letter queue, because the broker writes there on behalf of producers that need no"
+        " right to; empty: any name",
+    )
     share_coordinator_write_timeout_ms: int = Field(
         5_000,
         ge=1,

@@ -268,9 +268,10 @@ def pending(
     *,
     producer: int = 7,
     epoch: int = 0,
+    before: DeliveryState = DeliveryState.ACQUIRED,
 ) -> PendingBatch:
     transaction = TransactionKey(ProducerId(producer), ProducerEpoch(epoch))
-    return PendingBatch(Offset(first), Offset(last), outcome, count, transaction)
+    return PendingBatch(Offset(first), Offset(last), outcome, count, transaction, before)
 
 
 def given(reply: ShareGroupHeartbeatReply) -> set[Partition]:

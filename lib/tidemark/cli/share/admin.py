@@ -98,7 +98,10 @@ async def browse(
 
 def _counts(lag: ShareLag) -> Row:
     names = ("available", "acquired", "acknowledged", "archiving", "archived", "behind")
-    return {name: getattr(lag, name) for name in names} | {"oldest_age_ms": lag.oldest_age_ms}
+    return {name: getattr(lag, name) for name in names} | {
+        "oldest_age_ms": lag.oldest_age_ms,
+        "dead_letter_problem": lag.dead_letter_problem,
+    }
 
 
 def _range_row(one: ShareRange) -> Row:

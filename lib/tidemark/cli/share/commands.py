@@ -53,6 +53,7 @@ _COUNTS = (
     "archived",
     "behind",
     "oldest_age_ms",
+    "dead_letter_problem",
 )
 _RANGE_COLUMNS = (
     "first_offset",

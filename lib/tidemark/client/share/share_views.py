@@ -68,6 +68,8 @@ class ShareLag(NamedTuple):
     """Readable records that were never delivered."""
     oldest_age_ms: int | None
     """Age of the oldest record whose delivery is not complete; None if there is none."""
+    dead_letter_problem: str | None = None
+    """Reason for which dead letters are not copied to their queue; None if they are."""
 
     @property
     def lag(self) -> int:
@@ -138,6 +140,7 @@ class ShareViews(SessionClient):
             answer.archived,
             answer.behind,
             _known(answer.oldest_age_ms),
+            answer.dead_letter_problem or None,
         )
 
     # -- internals

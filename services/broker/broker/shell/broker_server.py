@@ -113,7 +113,10 @@ class BrokerServer:
         self.shares = build_shares(
             self.facts,
             self.metadata,
+            self.cluster,
             self.partitions,
+            self.transactions,
+            seams.channels,
             ShareStateClient(
                 share_coordinators(self.metadata, seams.channels, dice=self.facts.dice)
             ),

@@ -54,6 +54,7 @@ from broker.shell.replication.suspects import Suspects
 from broker.shell.replication.throttles import Throttles
 from broker.shell.share.batch_keys import BatchKeys
 from broker.shell.share.inspection import ShareInspector
+from broker.shell.share.letter_copier import LetterCopier
 from broker.shell.share.reading import ShareReader
 from broker.shell.share.share_partitions import SharePartitions
 from broker.shell.share.start_offsets import StartOffsets
@@ -332,14 +333,28 @@ class ShareRoom:
 def build_shares(
     facts: BrokerFacts,
     metadata: MetadataCache,
+    cluster: ClusterRoom,
     partitions: PartitionRoom,
+    transactions: TransactionRoom,
+    channels: ChannelPool,
     state: ShareState,
     workers: WorkerPool,
 ) -> ShareRoom:
     """Build the room of share groups. ``state``: the share-coordinators. ``workers`` walk records
-    of groups that order them by key.
+    of groups that order them by key, and dead letters.
     """
     keys = BatchKeys(workers, facts.clock)
+    reader = ShareReader(partitions.disks, keys)
+    copier = LetterCopier(
+        facts,
+        metadata,
+        channels,
+        cluster.internal_topics,
+        transactions.relay,
+        state,
+        reader,
+        workers,
+    )
     shares = SharePartitions(
         facts,
         metadata=metadata,
@@ -348,6 +363,7 @@ def build_shares(
         starts=StartOffsets(partitions.lookup, facts.clock),
         state=state,
         keys=keys,
+        copier=copier,
     )
     kinds = Kind.PARTITIONS | Kind.TOPICS_DELETED | Kind.GROUP_CONFIGS
     metadata.subscribe(SHARES, kinds, shares.follow)
@@ -359,7 +375,7 @@ def build_shares(
         has_groups=lambda: SHARE_GROUP_STATE in metadata.image.topics,
         timeout_s=timeout_s,
     )
-    return ShareRoom(shares, ShareReader(partitions.disks, keys), inspector)
+    return ShareRoom(shares, reader, inspector)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,14 @@
 transaction.
 
 Pending batches that are kept ascend and do not overlap. In the order of (delivery count, delivery
-state) a pending acknowledgement ranks as ACQUIRED: a state that is greater removes it. Below it the
-state batches keep what the offsets had before.
+state) a pending acknowledgement ranks as ACQUIRED, and the pending archiving of a dead letter right
+after ARCHIVING: a state that is greater removes it. Below it the state batches keep what the
+offsets had before, which is what an abort leaves to a dead letter.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tidemark.model.ids import Offset
 from tidemark.model.share_state import DeliveryState, PendingBatch, StateBatch, TransactionKey
@@ -16,6 +17,10 @@ from tidemark.model.share_state import DeliveryState, PendingBatch, StateBatch, 
 from share_coordinator.core.state_batches import Batches
 
 Pending = tuple[PendingBatch, ...]
+_AFTER_ABORT: Final = {
+    DeliveryState.ACQUIRED: DeliveryState.AVAILABLE,
+    DeliveryState.ARCHIVING: DeliveryState.ARCHIVING,
+}
 RangeT = TypeVar("RangeT", StateBatch, PendingBatch)
 
 
@@ -52,11 +57,12 @@ def uncovered(batches: Batches, pending: Pending) -> Batches:
 
 def may_be_pending(batch: PendingBatch, batches: Batches, pending: Pending, start: Offset) -> bool:
     """True if no offset of ``batch`` is finished, was delivered since, or is pending in another
-    transaction with the same delivery.
+    transaction with the same delivery. Dead letters must be kept as such.
     """
     first, last = batch.first_offset, batch.last_offset
     return (
         first >= start
+        and (batch.before is not DeliveryState.ARCHIVING or _are_letters(batch, batches))
         and all(_rank(one) < _rank_of_pending(batch) for one in _overlapping(batches, first, last))
         and all(
             one.transaction == batch.transaction or one.delivery_count < batch.delivery_count
@@ -71,7 +77,7 @@ def ended(pending: Iterable[PendingBatch], *, commits: bool) -> Batches:
         StateBatch(
             one.first_offset,
             one.last_offset,
-            one.outcome if commits else DeliveryState.AVAILABLE,
+            one.outcome if commits else _AFTER_ABORT[one.before],
             one.delivery_count,
         )
         for one in pending
@@ -116,9 +122,20 @@ def _overlapping(kept: Sequence[RangeT], first: Offset, last: Offset) -> Sequenc
     return kept[low:high]
 
 
+def _are_letters(batch: PendingBatch, batches: Batches) -> bool:
+    """True if every offset is kept as a dead letter of this delivery."""
+    first, last = batch.first_offset, batch.last_offset
+    letters = sum(
+        min(last, one.last_offset) - max(first, one.first_offset) + 1
+        for one in _overlapping(batches, first, last)
+        if one[2:] == (DeliveryState.ARCHIVING, batch.delivery_count)
+    )
+    return letters == last - first + 1
+
+
 def _rank(batch: StateBatch) -> tuple[int, int]:
-    return batch.delivery_count, batch.delivery_state
+    return batch.delivery_count, 2 * batch.delivery_state
 
 
 def _rank_of_pending(batch: PendingBatch) -> tuple[int, int]:
-    return batch.delivery_count, DeliveryState.ACQUIRED
+    return batch.delivery_count, 2 * batch.before + 1

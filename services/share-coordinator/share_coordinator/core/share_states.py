@@ -388,6 +388,8 @@ def _pending_problem(batch: PendingBatch) -> str | None:
     producer_id, producer_epoch = batch.transaction
     if batch.outcome is DeliveryState.AVAILABLE:
         return f"offsets {first} to {last} are pending, to be released by a commit"
+    if batch.before is DeliveryState.ARCHIVING and batch.outcome is not DeliveryState.ARCHIVED:
+        return f"dead letters {first} to {last} are pending for state {batch.outcome.name}"
     if producer_id < 0 or not 0 <= producer_epoch <= PRODUCER_EPOCH_MAX:
         return f"offsets {first} to {last} pending for producer {producer_id}, {producer_epoch}"
     return _batch_problem(StateBatch(first, last, batch.outcome, batch.delivery_count))

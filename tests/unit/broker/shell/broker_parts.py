@@ -101,7 +101,14 @@ class BrokerParts:
             self.facts, self.metadata, self.partitions, self.transactions, channels
         )
         self.shares = build_shares(
-            self.facts, self.metadata, self.partitions, share_state or _NO_STATE, pool
+            self.facts,
+            self.metadata,
+            self.cluster,
+            self.partitions,
+            self.transactions,
+            channels,
+            share_state or _NO_STATE,
+            pool,
         )
 
     def router(self) -> RequestRouter:

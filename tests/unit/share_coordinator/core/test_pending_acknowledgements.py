@@ -22,7 +22,7 @@ from tidemark.model.share_state import DeliveryState, PendingBatch, SharePartiti
 from unit.share_coordinator.worlds import G, World, batch, pending
 
 AVAILABLE, ACKNOWLEDGED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED
-ARCHIVED = DeliveryState.ARCHIVED
+ARCHIVING, ARCHIVED = DeliveryState.ARCHIVING, DeliveryState.ARCHIVED
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
@@ -224,3 +224,25 @@ def test_ends_are_forgotten_a_day_later() -> None:
     assert len(world.shard._states.ended) == 0
     world.reload()
     assert len(world.shard._states.ended) == 0
+
+
+@pytest.mark.parametrize(("commits", "state"), [(True, ARCHIVED), (False, ARCHIVING)])
+def test_dead_letters_are_archived_with_the_transaction_that_has_their_copies(
+    commits: bool, state: DeliveryState
+) -> None:
+    world, key = a_world()
+    world.write(key, batch(12, 13, ARCHIVING, 3))
+    letter = pending(12, 13, ARCHIVED, 3, before=ARCHIVING)
+    assert not world.write(key, pending=(letter,)).refused
+    assert world.read(key).pending == (letter,)
+    world.end_transaction(1, commits=commits)
+    assert states(world, key) == ((batch(12, 13, state, 3),), 0)
+
+
+def test_dead_letters_are_not_pending_for_another_state() -> None:
+    world, key = a_world()
+    world.write(key, batch(12, 13, ARCHIVING, 3))
+    letter = pending(12, 13, ACKNOWLEDGED, 3, before=ARCHIVING)
+    found = world.write(key, pending=(letter,))
+    assert found.error_code is ErrorCode.INVALID_REQUEST
+    assert found.error_message == "dead letters 12 to 13 are pending for state ACKNOWLEDGED"

@@ -11,7 +11,7 @@ from tidemark.model.share_state import PERSISTED_STATES, DeliveryState, PendingB
 from unit.share_coordinator.worlds import batch, pending
 
 AVAILABLE, ACKNOWLEDGED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED
-ARCHIVED = DeliveryState.ARCHIVED
+ARCHIVING, ARCHIVED = DeliveryState.ARCHIVING, DeliveryState.ARCHIVED
 
 offsets = st.integers(0, 30)
 lengths = st.integers(0, 8)
@@ -116,3 +116,33 @@ def test_a_commit_finishes_and_an_abort_gives_back() -> None:
         batch(1, 2, AVAILABLE),
         batch(5, 5, AVAILABLE, 3),
     )
+
+
+def letters(first: int, last: int, *, count: int = 1, producer: int = 7) -> PendingBatch:
+    """Dead letters whose copies a transaction has."""
+    return pending(first, last, ARCHIVED, count, producer=producer, before=ARCHIVING)
+
+
+def test_only_dead_letters_are_pending_as_such() -> None:
+    batches = (batch(4, 6, ARCHIVING), batch(7, 7, ARCHIVING, 2), batch(8, 9, ARCHIVED))
+    assert may_be_pending(letters(4, 6), batches, (), Offset(0))
+    assert may_be_pending(letters(7, 7, count=2), batches, (), Offset(0))
+    for refused in (letters(3, 6), letters(6, 7), letters(9, 9), pending(4, 6, ARCHIVED)):
+        assert not may_be_pending(refused, batches, (), Offset(0))
+
+
+def test_dead_letters_are_pending_in_one_transaction() -> None:
+    batches, held = (batch(4, 6, ARCHIVING),), (letters(4, 4, producer=1),)
+    assert not may_be_pending(letters(4, 6, producer=2), batches, held, Offset(0))
+    assert may_be_pending(letters(5, 6, producer=2), batches, held, Offset(0))
+
+
+def test_dead_letters_stay_pending_above_their_state() -> None:
+    held = (letters(4, 6),)
+    assert remaining(held, (batch(4, 6, ARCHIVING),), Offset(0)) == held
+    assert remaining(held, (batch(4, 6, ARCHIVED),), Offset(0)) == ()
+
+
+def test_an_abort_leaves_dead_letters() -> None:
+    assert pending_batches.ended([letters(1, 2)], commits=True) == (batch(1, 2, ARCHIVED),)
+    assert pending_batches.ended([letters(1, 2)], commits=False) == (batch(1, 2, ARCHIVING),)

@@ -52,8 +52,14 @@ batches = st.lists(
 ).filter(are_apart)
 held = st.lists(
     st.builds(
-        lambda first, length, outcome, count, producer, epoch: pending(
-            first, first + length, outcome, count, producer=producer, epoch=epoch
+        lambda first, length, outcome, count, producer, epoch, is_letter: pending(
+            first,
+            first + length,
+            DeliveryState.ARCHIVED if is_letter else outcome,
+            count,
+            producer=producer,
+            epoch=epoch,
+            before=DeliveryState.ARCHIVING if is_letter else DeliveryState.ACQUIRED,
         ),
         offsets,
         lengths,
@@ -61,6 +67,7 @@ held = st.lists(
         counts,
         producers,
         st.integers(0, EPOCHS_MAX),
+        st.booleans(),
     ),
     max_size=3,
 ).filter(are_apart)
@@ -133,7 +140,7 @@ class Histories(RuleBasedStateMachine):
             for offset in range(one.first_offset, one.last_offset + 1)
         }
         held_now = {
-            offset: (one.outcome, one.delivery_count, one.transaction)
+            offset: (one.outcome, one.delivery_count, one.transaction, one.before)
             for one in found.pending
             for offset in range(one.first_offset, one.last_offset + 1)
         }

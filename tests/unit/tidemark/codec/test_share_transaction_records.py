@@ -43,6 +43,7 @@ BATCHES = st.builds(
         st.integers(0, 2**63 - 1).map(ProducerId),
         st.integers(0, 2**15 - 1).map(ProducerEpoch),
     ),
+    st.sampled_from([DeliveryState.ACQUIRED, DeliveryState.ARCHIVING]),
 )
 
 

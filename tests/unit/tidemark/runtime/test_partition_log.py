@@ -7,9 +7,10 @@ from tidemark.codec.record_batch import iterate_headers
 from tidemark.codec.records import read_records
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime import partition_log
+from tidemark.runtime.append_call import UnknownOutcomeError
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.metadata_cache import MetadataCache
-from tidemark.runtime.partition_log import LogLimits, RemotePartitionLog, UnknownOutcomeError
+from tidemark.runtime.partition_log import LogLimits, RemotePartitionLog
 from unit.tidemark.runtime.memory_brokers import (
     STATE,
     STATE_ID,

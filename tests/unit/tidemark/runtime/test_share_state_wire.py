@@ -44,7 +44,16 @@ KEYS = st.builds(
 )
 BATCHES = st.lists(st.builds(StateBatch, OFFSETS, OFFSETS, STATES, INT32), max_size=3).map(tuple)
 PENDING = st.lists(
-    st.builds(PendingBatch, OFFSETS, OFFSETS, STATES, INT32, TRANSACTIONS), max_size=3
+    st.builds(
+        PendingBatch,
+        OFFSETS,
+        OFFSETS,
+        STATES,
+        INT32,
+        TRANSACTIONS,
+        st.sampled_from([DeliveryState.ACQUIRED, DeliveryState.ARCHIVING]),
+    ),
+    max_size=3,
 ).map(tuple)
 READS = st.lists(st.builds(ReadState, KEYS, LEADER_EPOCHS), max_size=3).map(tuple)
 SUMMARIES = st.lists(st.builds(ReadStateSummary, KEYS, LEADER_EPOCHS), max_size=3).map(tuple)

@@ -10,6 +10,9 @@
       StateWrites      writes to the share-coordinator, and transitions that wait for them
       recovery         window from the persisted state
       holds            ranges that a member or a transaction holds
+    DeadLetters        transactions that copy rejected and exhausted records and archive them
+    letter_queue       the dead-letter queue, and why a topic cannot be one
+    letter_copies      the copies
     ShareSessions      partitions that members read from this broker, kept between requests
     fetch_plan         distribution of one request's records and bytes over its partitions
     log_batches        records for a group in a read of the log, from batch headers

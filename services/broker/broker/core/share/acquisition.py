@@ -203,7 +203,7 @@ class Acquisition:
         """Take records beyond the window's end. Its bound cuts a batch only where a member wants an
         exact number, or where the batch is longer than the bound.
         """
-        room = self._settings.records_max - self._window.records
+        room = self._window.room(self._settings.records_max)
         if room <= 0:
             self._is_over = True
             return
@@ -243,7 +243,7 @@ class Acquisition:
         """
         window = self._window
         if last >= window.end:
-            room = self._settings.records_max - window.records
+            room = window.room(self._settings.records_max)
             known_last = min(last, Offset(window.end + max(0, room) - 1))
             if known_last >= window.end:
                 window.append(Range(window.end, known_last, AVAILABLE, 0))

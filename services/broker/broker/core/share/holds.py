@@ -42,6 +42,17 @@ def forget_deliveries(window: Window, member: str, unseen: Sequence[Span]) -> No
                 piece.count -= 1
 
 
+def check_locks(window: Window) -> None:
+    """Assert that locks count what they hold."""
+    held: dict[int, int] = {}
+    for one in window:
+        if one.lock is not None:
+            held[id(one.lock)] = held.get(id(one.lock), 0) + one.records
+            assert one.lock.records > 0, "a lock counts what it holds"
+    for one in window:
+        assert one.lock is None or held[id(one.lock)] == one.lock.records, str(one)
+
+
 def belongs_to(one: Range, transactions: Collection[TransactionKey]) -> bool:
     """Return True if the acknowledgement that is being written is part of one of these
     transactions.

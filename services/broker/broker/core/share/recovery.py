@@ -7,7 +7,7 @@ from tidemark.model.ids import Offset
 from tidemark.model.share_state import PERSISTED_STATES, PendingBatch, StateBatch
 
 from broker.core.share.key_order import KeyOrder
-from broker.core.share.states import ACQUIRED, AVAILABLE
+from broker.core.share.states import ACQUIRED, ARCHIVING, AVAILABLE
 from broker.core.share.transactions import TransactionLocks
 from broker.core.share.window import Range, Window
 
@@ -41,7 +41,7 @@ def recovered_window(
         if first > offset:
             window.append(Range(offset, Offset(first - 1), AVAILABLE, 0))
         window.append(_recovered(batch, first, transactions))
-        if order is not None and isinstance(batch, PendingBatch):
+        if order is not None and isinstance(batch, PendingBatch) and batch.before is ACQUIRED:
             order.must_read(first, batch.last_offset)
         offset = Offset(batch.last_offset + 1)
     window.advance()
@@ -54,6 +54,8 @@ def _recovered(
     last, delivery_count = batch.last_offset, batch.delivery_count
     if isinstance(batch, StateBatch):
         return Range(first, last, batch.delivery_state, delivery_count)
+    if batch.before is ARCHIVING:
+        return Range(first, last, ARCHIVING, delivery_count)
     lock = transactions.lock(batch.transaction, batch.outcome)
     lock.hold(first, last)
     return Range(first, last, ACQUIRED, delivery_count, lock)

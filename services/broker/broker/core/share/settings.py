@@ -54,6 +54,7 @@ class ShareSettings:
             is_renew_enabled=config.renew_acknowledge_enable,
             release_backoff_ms=config.release_backoff_ms,
             release_backoff_max_ms=config.release_backoff_max_ms,
+            has_dead_letters=bool(config.dead_letter_topic),
             is_key_ordered=config.record_order is RecordOrder.KEY,
         )
 

@@ -19,6 +19,7 @@ from tidemark.model.ids import NO_OFFSET, InstantMs, LeaderEpoch, Offset
 from tidemark.model.share_state import (
     FIRST_STATE_EPOCH,
     UNKNOWN_START,
+    PendingBatch,
     ReadState,
     SharePartitionKey,
     StateRead,
@@ -41,7 +42,13 @@ from broker.core.share.acquisition import (
     learn_pending,
 )
 from broker.core.share.answers import MAY_PASS, NOT_READY, OVERTAKEN_BY, client_error
-from broker.core.share.holds import belongs_to, end_locks_of, forget_deliveries, held_by
+from broker.core.share.holds import (
+    belongs_to,
+    check_locks,
+    end_locks_of,
+    forget_deliveries,
+    held_by,
+)
 from broker.core.share.key_order import KeyOrder
 from broker.core.share.lock_timers import LockTimers
 from broker.core.share.recovery import recovered_window
@@ -50,7 +57,6 @@ from broker.core.share.state_writes import Pending, Span, StateOwner, StateWrite
 from broker.core.share.states import (
     ACQUIRED,
     ARCHIVING,
-    AVAILABLE,
     NEXT_DELIVERY,
     NEXT_PHASE,
     Cause,
@@ -102,11 +108,7 @@ class SharePartition:
 
     def __str__(self) -> str:
         """One line: ``billing:00..07-3 Active e4 100/_300 available 5 acquired 195``."""
-        window = self.window
-        return (
-            f"{self.key} {self.phase.value} e{self.leader_epoch} {window.start}/_{window.end}"
-            f" available {window.counts[AVAILABLE]} acquired {window.counts[ACQUIRED]}"
-        )
+        return f"{self.key} {self.phase.value} e{self.leader_epoch} {self.window}"
 
     def configure(self, settings: ShareSettings) -> None:
         """Use other settings from now on; locks that are held keep their time."""
@@ -184,8 +186,14 @@ class SharePartition:
         """
         if not self._writes.is_due(now):
             return None
-        owner = StateOwner(self.key, self._state_epoch, self.leader_epoch)
-        return self._writes.begin(owner, self.window)
+        return self._writes.begin(self._owner(), self.window)
+
+    def _owner(self) -> StateOwner:
+        return StateOwner(self.key, self._state_epoch, self.leader_epoch)
+
+    def pending_write(self, pending: tuple[PendingBatch, ...]) -> WriteState:
+        """A write of pending batches alone. It may overlap with others: it changes nothing else."""
+        return WriteState(*self._owner(), UNKNOWN_START, (), pending=pending)
 
     def written(
         self,
@@ -274,7 +282,7 @@ class SharePartition:
         if self.phase is not Phase.ACTIVE:
             return None
         window = self.window
-        has_room = window.records < self.settings.records_max
+        has_room = window.room(self.settings.records_max) > 0
         if window.order is not None:
             unread = window.order.unread(window.start)
             if unread is not None:
@@ -462,9 +470,10 @@ class SharePartition:
         start = self.window.start
         return [(max(first, start), last) for first, last in letters if last >= start]
 
-    def copied(self, first: Offset, last: Offset) -> None:
+    def copied(self, first: Offset, last: Offset, cause: Cause = Cause.COPIED) -> None:
         """Archive dead letters: one transaction has copied them to the queue and archived them at
-        the share-coordinator. Records that the log has dropped since then are ignored.
+        the share-coordinator. With NO_QUEUE that is still to be written. Records that the log has
+        dropped since then are ignored.
         """
         window = self.window
         first = max(first, window.start)
@@ -474,7 +483,9 @@ class SharePartition:
             if one.state is not ARCHIVING:
                 continue
             (piece,) = window.carve(max(first, one.first), min(last, one.last))
-            window.become(piece, NEXT_DELIVERY[ARCHIVING, Cause.COPIED])
+            window.become(piece, NEXT_DELIVERY[ARCHIVING, cause])
+            if cause is Cause.NO_QUEUE:
+                self._writes.next.unwritten.append((piece.first, piece.last))
             window.join(piece)
         if window.advance():
             self._is_woken = True
@@ -491,10 +502,4 @@ class SharePartition:
         assert sorted(map(id, moved)) == sorted(map(id, in_window)), "a transition is being written"
         for one in self.window:
             assert not one.is_finished or one is not next(iter(self.window)), "the start is behind"
-        held: dict[int, int] = {}
-        for one in self.window:
-            if one.lock is not None:
-                held[id(one.lock)] = held.get(id(one.lock), 0) + one.records
-                assert one.lock.records > 0, "a lock counts what it holds"
-        for one in self.window:
-            assert one.lock is None or held[id(one.lock)] == one.lock.records, str(one)
+        check_locks(self.window)

@@ -30,6 +30,8 @@ class Cause(Enum):
     """Rejected or exhausted, where the group has a dead-letter queue."""
     COPIED = 8
     """The dead-letter queue has it."""
+    NO_QUEUE = 9
+    """The group names no dead-letter queue any longer."""
 
 
 # fmt: off
@@ -46,6 +48,7 @@ NEXT_DELIVERY: Final[Mapping[tuple[DeliveryState, Cause], DeliveryState]] = {
     (ACQUIRED,  Cause.NO_RECORD):     ARCHIVED,   # reported by the member
     (ACQUIRED,  Cause.DEAD_LETTERED): ARCHIVING,
     (ARCHIVING, Cause.COPIED):        ARCHIVED,
+    (ARCHIVING, Cause.NO_QUEUE):      ARCHIVED,
 }
 # fmt: on
 

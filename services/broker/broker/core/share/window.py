@@ -16,7 +16,7 @@ from tidemark.model.ids import InstantMs, Offset
 from tidemark.model.share_state import TERMINAL_STATES, DeliveryState, TransactionKey
 
 from broker.core.share.key_order import KeyOrder
-from broker.core.share.states import ACQUIRED, ARCHIVED, AVAILABLE
+from broker.core.share.states import ACQUIRED, ARCHIVED, ARCHIVING, AVAILABLE
 
 READY: Final = InstantMs(0)
 NEVER: Final = InstantMs(2**63 - 1)
@@ -128,7 +128,12 @@ class Window:
         """None: records are delivered in any order."""
         self._firsts: list[Offset] = []
         self._ranges: list[Range] = []
-        self._available_from = start
+        self._available_from = self._in_flight_from = start
+
+    def __str__(self) -> str:
+        """One line: ``100/_300 available 5 acquired 195``."""
+        available, acquired = self.counts[AVAILABLE], self.counts[ACQUIRED]
+        return f"{self.start}/_{self.end} available {available} acquired {acquired}"
 
     def __iter__(self) -> Iterator[Range]:
         return iter(self._ranges)
@@ -140,6 +145,30 @@ class Window:
     def records(self) -> int:
         """Offsets from the start to the end."""
         return self.end - self.start
+
+    def room(self, records_max: int) -> int:
+        """Number of records that may be added; negative if the limit was lowered. Dead letters at
+        the start, and what is finished between them, do not count: only a queue that cannot be
+        written keeps them there. If half as many of them wait as records may be in flight, or as
+        many ranges are kept, they count: that bounds the memory.
+        """
+        waiting_max = records_max // 2
+        if not 0 < self.counts[ARCHIVING] <= waiting_max or len(self._ranges) > waiting_max:
+            return records_max - self.records
+        return records_max - (self.end - self._first_in_flight())
+
+    def _first_in_flight(self) -> Offset:
+        """First offset that is neither finished nor a dead letter; the end if there is none. None
+        below it becomes anything else again.
+        """
+        index = max(0, self._index(self._in_flight_from))
+        while index < len(self._ranges):
+            found = self._ranges[index]
+            if not found.is_finished and found.state is not ARCHIVING:
+                break
+            index += 1
+        self._in_flight_from = self._firsts[index] if index < len(self._ranges) else self.end
+        return self._in_flight_from
 
     @property
     def finished_records(self) -> int:

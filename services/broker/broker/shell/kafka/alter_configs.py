@@ -13,8 +13,10 @@ from tidemark.model.authorization import CLUSTER, Operation, group_resource, top
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.group_configs import split
+from tidemark.model.share_group_configs import DEAD_LETTER_TOPIC
 from tidemark.runtime.metadata_cache import MetadataCache
 
+from broker.core.share.letter_queue import name_problem
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
@@ -141,6 +143,10 @@ def _check_group_configs(facts: BrokerFacts, groups: Groups, configs: Mapping[st
         facts.config.share_group_options().check_of_group(share)
     except InvalidConfigError as refused:
         raise TidemarkError(ErrorCode.INVALID_CONFIG, str(refused)) from None
+    queue = share.get(DEAD_LETTER_TOPIC, "")
+    problem = name_problem(queue, facts.config.errors_deadletterqueue_topic_name_prefix)
+    if queue and problem is not None:
+        raise TidemarkError(ErrorCode.INVALID_CONFIG, problem)
 
 
 def _group_after(metadata: MetadataCache, alteration: ConfigAlteration) -> dict[str, str]:

@@ -29,6 +29,11 @@ def families(shares: SharePartitions) -> Iterator[Metric]:
         "records by state; behind: readable and never delivered",
         labels=[*_LABELS, "state"],
     )
+    blocked = GaugeMetricFamily(
+        "tidemark_share_dead_letters_blocked",
+        "records that cannot be copied to the dead-letter queue for now",
+        labels=_LABELS,
+    )
     for held in tuple(shares):
         if held.share.phase is not Phase.ACTIVE or not held.is_led:
             continue
@@ -39,7 +44,9 @@ def families(shares: SharePartitions) -> Iterator[Metric]:
         starts.add_metric(labels, counted.start)
         for state in ("available", "acquired", "acknowledged", "archiving", "archived", "behind"):
             records.add_metric([*labels, state], getattr(counted, state))
-    yield from (lag, starts, records)
+        if held.letters.problem is not None:
+            blocked.add_metric(labels, held.letters.waiting)
+    yield from (lag, starts, records, blocked)
 
 
 def _of_broker(shares: SharePartitions) -> Iterator[Metric]:
@@ -56,6 +63,12 @@ def _of_broker(shares: SharePartitions) -> Iterator[Metric]:
             "share_state_writes_failed",
             shares.persister.failed_writes,
             "writes of a share-partition's state that failed or were not answered in time",
+        ),
+        ("share_dead_letters", shares.copier.copied, "records copied to dead-letter queues"),
+        (
+            "share_dead_letters_failed",
+            shares.copier.failures,
+            "transactions that were to copy records to dead-letter queues and failed",
         ),
     ):
         yield CounterMetricFamily(f"tidemark_{name}", doc, value=value)

@@ -11,11 +11,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
-from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.ids import TopicId
 from tidemark.model.metadata import ClusterImage, PartitionImage, TopicImage
 from tidemark.model.metadata_change import Kind, MetadataChange
-from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, TopicConfig, topic_config
+from tidemark.model.topic_configs import TopicConfig
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields
@@ -31,6 +30,7 @@ from broker.shell.partitions.group_commits import GroupCommits
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.table import PartitionTable
+from broker.shell.partitions.topic_defaults import broker_defaults, effective
 from broker.shell.subscribers import HOSTING, PARKED_REQUESTS
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
@@ -108,7 +108,7 @@ class Hosting:
             yield from self._remove(topic, range(len(topic.partitions)))
         if self._following is not None and Kind.BROKERS in change.kinds:
             self._following.brokers_changed(change.image)
-        defaults = self._defaults(change.image)
+        defaults = broker_defaults(self._config, change.image, self._broker_id)
         for topic, numbers in _places(change):
             yield from self._host_partitions(topic, numbers, defaults)
         if change.is_first:
@@ -138,7 +138,7 @@ class Hosting:
         self._unfinished.pop((topic_id, number), None)
         topic = self._metadata.image.topics_by_id.get(topic_id)
         if topic is not None:
-            defaults = self._defaults(self._metadata.image)
+            defaults = broker_defaults(self._config, self._metadata.image, self._broker_id)
             for _ in self._host_partitions(topic, (number,), defaults):
                 pass
             self._wake_changed()
@@ -155,18 +155,6 @@ class Hosting:
 
     # -- topics
 
-    def _defaults(self, image: ClusterImage) -> dict[str, str]:
-        """Return this broker's settings at the start, under those set for all brokers, under those
-        set for this one.
-        """
-        defaults = self._config.topic_defaults()
-        for owner in ("", str(self._broker_id)):
-            dynamic = image.broker_configs.get(owner, {})
-            for key in TOPIC_CONFIG_KEYS.values():
-                if key.broker_name in dynamic:
-                    defaults[key.name] = dynamic[key.broker_name]
-        return defaults
-
     def _host_partitions(
         self, topic: TopicImage, numbers: Sequence[int], defaults: dict[str, str]
     ) -> Iterator[None]:
@@ -182,7 +170,7 @@ class Hosting:
                     self._remove_one(hosted)
                 continue
             if config is None:
-                config = _effective(topic, defaults)
+                config = effective(topic, defaults)
             if hosted is None:
                 hosted = self._begin(topic, state, config)
             if hosted is not None:
@@ -427,16 +415,3 @@ def _places(change: MetadataChange) -> Iterator[tuple[TopicImage, Sequence[int]]
                 yield topic, numbers
     for topic in whole:
         yield topic, range(len(topic.partitions))
-
-
-def _effective(topic: TopicImage, defaults: dict[str, str]) -> TopicConfig:
-    try:
-        return topic_config(topic.configs, defaults)
-    except InvalidConfigError as reason:
-        # The controller checks a topic's settings; together with this broker's they may still
-        # contradict.
-        log.error(
-            "topic configuration contradicts the broker's",
-            extra=fields(topic=topic.name, reason=str(reason)),
-        )
-        return topic_config(topic.configs)

@@ -94,6 +94,7 @@ class SharePartitionViews(share_pb2_grpc.SharePartitionsServicer):
             archived=counted.archived,
             behind=counted.behind,
             oldest_age_ms=self._inspector.oldest_age_ms(found),
+            dead_letter_problem=found.letter_problem,
         )
 
     def _ranges(

@@ -7,6 +7,7 @@ from broker.core.parked import ParkedRequest
 from broker.core.partition import Role
 from broker.core.share.acknowledgement import Answer
 from broker.core.share.batch_keys import KeyCache
+from broker.core.share.dead_letters import DeadLetters
 from broker.core.share.loading import Loading
 from broker.core.share.sessions import PartitionKey
 from broker.core.share.share_partition import SharePartition
@@ -35,6 +36,7 @@ class HeldShare:
         "is_wanted",
         "is_woken",
         "keys",
+        "letters",
         "loading",
         "share",
         "watch",
@@ -46,8 +48,10 @@ class HeldShare:
         hosted: HostedPartition,
         config: ShareGroupConfig,
         loading: Loading,
+        letters: DeadLetters,
     ) -> None:
         self.share = share
+        self.letters = letters
         self.hosted = hosted
         self.config = config
         self.loading = loading

@@ -45,6 +45,8 @@ class WindowView(NamedTuple):
     readable_end: Offset
     has_start: bool
     """False: the group has no start offset yet; the window is empty."""
+    letter_problem: str | None = None
+    """Reason for which its dead letters cannot be copied, if it is held here."""
 
 
 class ShareInspector:
@@ -108,7 +110,9 @@ class ShareInspector:
         end = Offset(readable_end(hosted, config))
         held = self._shares.get(group_id, key)
         if held is not None and self._is_held(group_id, key):
-            return WindowView(held.share.window, hosted, end, has_start=True)
+            problem = held.letters.problem
+            words = None if problem is None else problem.message
+            return WindowView(held.share.window, hosted, end, True, words)  # noqa: FBT003
         if read is None:
             return Answer(ErrorCode.LEADER_NOT_AVAILABLE, "the share-partition is being loaded")
         if read.error_code is not ErrorCode.NONE:

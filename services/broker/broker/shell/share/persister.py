@@ -150,6 +150,8 @@ class Persister:
         share, now = held.share, self._clock.now_ms()
         log_start = Offset(held.hosted.partition.bounds.log_start)
         answer: Answer = share.loaded(read, log_start=log_start, reset_start=reset_start)
+        if answer.error_code is ErrorCode.NONE:
+            held.letters.loaded(read.pending)
         held.loading.ended(share.phase, answer, now)
         if share.phase in (Phase.ACTIVE, Phase.INITIALIZING):
             log.info("share-partition loaded", extra=fields(share_partition=str(share)))

@@ -58,9 +58,19 @@ class ShareReader:
         self, held: HeldShare, plan: ReadPlan, turn: PartitionTurn
     ) -> ShareRead | ErrorCode | None:
         """Return what a member's turn may take; None if there is nothing to read."""
-        hosted, end = held.hosted, held.readable_end
+        found = self.read_batches(held, plan, ReadLimits.of(plan, turn, held.readable_end))
+        if not isinstance(found, ShareRead) or held.share.window.order is None:
+            return found
+        log = self._keys.cut(held, found.log, found.places)
+        return found._replace(log=log) if isinstance(log, LogRead) else log
+
+    def read_batches(
+        self, held: HeldShare, plan: ReadPlan, limits: ReadLimits
+    ) -> ShareRead | ErrorCode | None:
+        """Return batches without keys; None if there is nothing to read."""
+        hosted = held.hosted
         try:
-            found = self._read(held, plan, ReadLimits.of(plan, turn, end), end)
+            return self._read(held, plan, limits, held.readable_end)
         except OffsetOutOfRangeError:
             return None  # the log's start moves the window, or its end was lost
         except DiskError as failure:
@@ -69,10 +79,6 @@ class ShareReader:
         except LogDamagedError as damage:
             self._disks.note_damage(hosted, damage)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if found is None or held.share.window.order is None:
-            return found
-        log = self._keys.cut(held, found.log, found.places)
-        return found._replace(log=log) if isinstance(log, LogRead) else log
 
     @staticmethod
     def _read(

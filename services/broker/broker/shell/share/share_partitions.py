@@ -13,6 +13,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.share.acknowledgement import AcknowledgementBatch, Answer
 from broker.core.share.answers import NOT_READY
+from broker.core.share.dead_letters import DeadLetters
 from broker.core.share.loading import Loading
 from broker.core.share.sessions import PartitionKey, SessionKey, ShareSession, ShareSessions
 from broker.core.share.settings import ShareSettings
@@ -25,6 +26,7 @@ from broker.shell.partitions.table import PartitionTable
 from broker.shell.share.answers import PendingAnswers
 from broker.shell.share.batch_keys import BatchKeys
 from broker.shell.share.held import HeldShare
+from broker.shell.share.letter_copier import LetterCopier
 from broker.shell.share.persister import Persister, settle
 from broker.shell.share.start_offsets import StartOffsets
 from broker.shell.share.state import ShareState
@@ -52,13 +54,17 @@ class SharePartitions:
         starts: StartOffsets,
         state: ShareState,
         keys: BatchKeys,
+        copier: LetterCopier,
     ) -> None:
         config = facts.config
         self.sessions = ShareSessions(
             sessions_max=config.group_share_max_share_sessions,
             partitions_max=config.group_share_max_share_session_partitions,
         )
-        self.turns = Turns(facts.clock, parked.requests)
+        self.turns = Turns(facts.clock, parked.requests, copier.start)
+        copier.on_changed = self.turns.touch
+        copier.on_overtaken = self.drop
+        self.copier = copier
         self.persister = Persister(
             state,
             starts,
@@ -85,6 +91,7 @@ class SharePartitions:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.persister.run(), name="share-persister")
                 tasks.create_task(self._keys.run(), name="share-keys")
+                tasks.create_task(self.copier.run(), name="share-letters")
                 await asyncio.sleep(0)
                 self.turns.resume()
                 while True:
@@ -144,7 +151,8 @@ class SharePartitions:
             hosted.partition.leader_epoch,
             ShareSettings.of(config),
         )
-        held = HeldShare(share, hosted, config, Loading(self._dice))
+        letters = DeadLetters(share, self._dice)
+        held = HeldShare(share, hosted, config, Loading(self._dice), letters)
         self._groups.setdefault(group_id, {})[key] = held
         return held
 
@@ -276,6 +284,7 @@ class SharePartitions:
                 self.drop(held)
                 continue
             held.share.end_transaction(transaction, is_committed=is_committed)
+            held.letters.ended(transaction, is_committed=is_committed)
             self.turns.touch(held)
 
     def drop_idle(self) -> None:
@@ -312,4 +321,5 @@ class SharePartitions:
             return
         held.config = config
         held.share.configure(settings)
+        held.letters.retry()
         self.turns.touch(held)

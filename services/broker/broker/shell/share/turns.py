@@ -6,6 +6,7 @@ deadline of all share-partitions.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from tidemark.model.ids import InstantMs
@@ -36,10 +37,14 @@ class WaitingFetch(Protocol):
 class Turns:
     """Share-partitions that changed, and those with a deadline."""
 
-    def __init__(self, clock: Clock, parked: Parked) -> None:
+    def __init__(
+        self, clock: Clock, parked: Parked, copy_letters: Callable[[HeldShare], None]
+    ) -> None:
+        """``copy_letters`` begins to copy the dead letters of a share-partition."""
         self.queue: FetchQueue[WaitingFetch] = FetchQueue()
         self._clock = clock
         self._parked = parked
+        self._copy_letters = copy_letters
         self._persister: Persister | None = None
         self._touched: dict[HeldShare, None] = {}
         self._is_due = False
@@ -135,6 +140,8 @@ class Turns:
         for group_id, reads in loads.items():
             persister.load(group_id, reads)
         for held in touched:
+            if not held.is_dropped and held.letters.is_due(now):
+                self._copy_letters(held)
             if held.share.take_wakeup() or held.is_woken:
                 held.is_woken = False
                 self._look_again(held, now)
@@ -158,7 +165,7 @@ class Turns:
     def _deadline(self, held: HeldShare) -> InstantMs | None:
         if held.is_dropped:
             return None
-        dues = [held.share.next_deadline()]
+        dues = [held.share.next_deadline(), held.letters.next_deadline()]
         if self.queue.has(held):
             dues.append(held.loading.next_deadline(held.share.phase))
         return min((due for due in dues if due is not None), default=None)

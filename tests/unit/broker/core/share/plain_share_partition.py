@@ -65,6 +65,8 @@ class PlainSharePartition:
     """Start that is written."""
     reaching: int = -1
     """Start of the write under way."""
+    told_end: int = 0
+    """End of the window after the acquisition under way."""
 
     @property
     def end(self) -> int:
@@ -72,7 +74,7 @@ class PlainSharePartition:
 
     def load(self, batches: Sequence[StateBatch], pending: Sequence[PendingBatch] = ()) -> None:
         self.load_states(batches)
-        for first, last, outcome, count, transaction in pending:
+        for first, last, outcome, count, transaction, _ in pending:
             for offset in range(self.end, last + 1):
                 self.records[offset] = Record()
             for offset in range(max(first, self.start), last + 1):
@@ -160,6 +162,28 @@ class PlainSharePartition:
         self.advance()
         return taken
 
+    def bound(self, offsets: range, batch_first: int, *, is_whole: bool) -> int:
+        """Number of records from the start that the window may have after these."""
+        bound = self.settings.records_max
+        ends_at = max(bound, len(self.records))
+        extra = self.before_what_is_in_flight()
+        if is_whole and offsets.stop - batch_first <= bound and len(self.records) < bound + extra:
+            ends_at = bound + len(offsets)  # a whole batch may pass the bound
+        if extra:
+            ends_at = max(ends_at, min(self.told_end - self.start, ends_at + extra))
+        return ends_at
+
+    def before_what_is_in_flight(self) -> int:
+        """Number of dead letters and finished records at the start, which need not count towards
+        the bound. Whether they do depends on ranges: ``told_end`` says it.
+        """
+        states = [self.records[offset].state for offset in sorted(self.records)]
+        if DeliveryState.ARCHIVING not in states:
+            return 0
+        finished = (DeliveryState.ARCHIVING, ACKNOWLEDGED, ARCHIVED)
+        in_flight = [at for at, state in enumerate(states) if state not in finished]
+        return min(in_flight, default=len(states))
+
     def leave_out(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
             one = self.records.setdefault(offset, Record())
@@ -177,11 +201,8 @@ class PlainSharePartition:
     ) -> bool:
         """False if nothing follows."""
         is_strict = wanted.mode is AcquireMode.RECORD_LIMIT
-        bound = self.settings.records_max
-        ends_at = max(bound, len(self.records))
         is_whole = not is_strict and not self.settings.is_key_ordered
-        if is_whole and offsets.stop - batch_first <= bound and len(self.records) < bound:
-            ends_at = bound + len(offsets)  # a whole batch may pass the bound
+        ends_at = self.bound(offsets, batch_first, is_whole=is_whole)
         lone = 0
         is_cut = self.settings.is_key_ordered and not self.add_all(offsets, ends_at)
         for offset in offsets:
@@ -391,16 +412,18 @@ class PlainCoordinator:
 
     start: int = 0
     states: dict[int, Written] = field(default_factory=dict)
-    pending: dict[int, tuple[DeliveryState, int, TransactionKey]] = field(default_factory=dict)
+    pending: dict[int, tuple[DeliveryState, int, TransactionKey, DeliveryState]] = field(
+        default_factory=dict
+    )
     ended: set[TransactionKey] = field(default_factory=set)
 
     def write(self, write: WriteState) -> set[TransactionKey]:
         """The transactions that are refused."""
         refused = {batch.transaction for batch in write.pending if not self.may_be_pending(batch)}
-        for first, last, outcome, count, transaction in write.pending:
+        for first, last, outcome, count, transaction, before in write.pending:
             if transaction not in refused:
                 for offset in range(first, last + 1):
-                    self.pending[offset] = (outcome, count, transaction)
+                    self.pending[offset] = (outcome, count, transaction, before)
         self.overlay(write.batches)
         self.start = max(self.start, write.start_offset)
         self.states = {o: one for o, one in self.states.items() if o >= self.start}
@@ -409,20 +432,25 @@ class PlainCoordinator:
 
     def may_be_pending(self, batch: PendingBatch) -> bool:
         """Its transaction is open, its records are not finished or delivered since, nor pending in
-        another transaction. In the order of (delivery count, state) it counts as ACQUIRED.
+        another transaction. In the order of (delivery count, state) it counts as ACQUIRED; dead
+        letters, which all have to be that, come right after ARCHIVING.
         """
         offsets = range(max(batch.first_offset, self.start), batch.last_offset + 1)
+        letter = (DeliveryState.ARCHIVING, batch.delivery_count)
+        is_letter = batch.before is DeliveryState.ARCHIVING
+        if is_letter and any(self.states.get(offset) != letter for offset in offsets):
+            return False
         pending = [self.pending[offset] for offset in offsets if offset in self.pending]
         return (
             batch.transaction not in self.ended
             and batch.first_offset >= self.start
             and all(
-                (count, state) < (batch.delivery_count, ACQUIRED)
+                is_letter or (count, state) < (batch.delivery_count, ACQUIRED)
                 for state, count in (self.states.get(offset, (AVAILABLE, -1)) for offset in offsets)
             )
             and all(
                 key == batch.transaction or count < batch.delivery_count
-                for _, count, key in pending
+                for _, count, key, _ in pending
             )
         )
 
@@ -432,16 +460,17 @@ class PlainCoordinator:
                 before = self.states.get(offset, (AVAILABLE, -1))
                 self.states[offset] = max(before, (state, count), key=lambda one: (one[1], one[0]))
                 pending = self.pending.get(offset)
-                if pending is not None and (pending[1], ACQUIRED) < (count, state):
+                if pending is not None and (pending[1], pending[3]) < (count, state):
                     del self.pending[offset]
 
     def end_transaction(self, transaction: TransactionKey, *, is_committed: bool) -> set[int]:
         """Offsets that it held."""
         self.ended.add(transaction)
-        held = {o for o, (_, _, key) in self.pending.items() if key == transaction}
+        held = {o for o, (_, _, key, _) in self.pending.items() if key == transaction}
         for offset in held:
-            outcome, count, _ = self.pending.pop(offset)
-            state = outcome if is_committed else AVAILABLE
+            outcome, count, _, before = self.pending.pop(offset)
+            given_back = AVAILABLE if before is ACQUIRED else before
+            state = outcome if is_committed else given_back
             self.overlay([StateBatch(Offset(offset), Offset(offset), state, count)])
         return held
 

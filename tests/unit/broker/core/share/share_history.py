@@ -191,6 +191,7 @@ class ShareHistory:
         mode = self.dice.choice(list(AcquireMode))
         wanted = Wanted(member, self.dice.randint(1, 30), self.dice.randint(1, 20), mode)
         acquired = self.share.acquire(read, wanted, InstantMs(self.now))
+        self.plain.told_end = self.share.window.end
         expected = self.plain.acquire(read, wanted, self.now, acquired)
         taken = [(o, c) for first, last, c in acquired for o in range(first, last + 1)]
         assert taken == expected
@@ -318,7 +319,7 @@ class ShareHistory:
             return
         assert self.plain.pending() == {
             offset: (outcome, count, transaction)
-            for first, last, outcome, count, transaction in write.pending
+            for first, last, outcome, count, transaction, _ in write.pending
             for offset in range(first, last + 1)
         }
         start, finished, states = self.plain.next_write()

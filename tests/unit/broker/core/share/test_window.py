@@ -1,7 +1,7 @@
 """Windows: consecutive ranges that are cut, joined and passed."""
 
 import pytest
-from broker.core.share.states import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
+from broker.core.share.states import ACKNOWLEDGED, ACQUIRED, ARCHIVED, ARCHIVING, AVAILABLE
 from broker.core.share.window import Lock, Range, Window
 from tidemark.model.ids import InstantMs, Offset
 from tidemark.model.share_state import DeliveryState
@@ -159,3 +159,31 @@ def test_a_window_that_is_extended_holds_more_under_the_same_lock() -> None:
     assert only.lock.records == 10
     assert only.lock.span == (0, 9)
     assert shown(window) == ["0-9 ACQUIRED 1 m1"]
+
+
+def waiting(*counted: tuple[int, DeliveryState]) -> Window:
+    """A window from 0 on, with so many records of each state."""
+    window = Window(Offset(0), 2)
+    for number, (count, state) in enumerate(counted):
+        last = Offset(window.end + count - 1)
+        lock = Lock("m1", InstantMs(9)) if state is ACQUIRED else None
+        window.append(Range(window.end, last, state, number, lock))
+    return window
+
+
+def test_dead_letters_at_the_start_do_not_count_towards_the_limit() -> None:
+    window = waiting((1, ARCHIVING), (90, ACKNOWLEDGED), (5, ACQUIRED))
+    assert window.room(20) == 15
+    assert waiting((5, ACQUIRED), (1, ARCHIVING), (4, ACKNOWLEDGED)).room(20) == 10
+    assert waiting((5, ACQUIRED), (14, ACKNOWLEDGED)).room(20) == 1
+
+
+def test_many_dead_letters_count_towards_the_limit() -> None:
+    assert waiting((10, ARCHIVING), (5, ACQUIRED)).room(20) == 15
+    assert waiting((11, ARCHIVING), (5, ACQUIRED)).room(20) == 4
+
+
+def test_many_ranges_count_towards_the_limit() -> None:
+    ranges = [(1, ARCHIVING), *((1, ACKNOWLEDGED) for _ in range(9))]
+    assert waiting(*ranges).room(20) == 20
+    assert waiting(*ranges, (1, ACKNOWLEDGED)).room(20) == 9

@@ -1,0 +1,40 @@
+"""Configuration in force for topics at one broker."""
+
+import logging
+from collections.abc import Mapping
+
+from tidemark.model.config_values import InvalidConfigError
+from tidemark.model.metadata import ClusterImage, TopicImage
+from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, TopicConfig, topic_config
+from tidemark.runtime.telemetry import fields
+
+from broker.config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+
+def broker_defaults(config: BrokerConfig, image: ClusterImage, broker_id: int) -> dict[str, str]:
+    """Return a broker's settings at the start, under those set for all brokers, under those set for
+    this one.
+    """
+    defaults = config.topic_defaults()
+    for owner in ("", str(broker_id)):
+        dynamic = image.broker_configs.get(owner, {})
+        for key in TOPIC_CONFIG_KEYS.values():
+            if key.broker_name in dynamic:
+                defaults[key.name] = dynamic[key.broker_name]
+    return defaults
+
+
+def effective(topic: TopicImage, defaults: Mapping[str, str]) -> TopicConfig:
+    """Return the configuration of a topic."""
+    try:
+        return topic_config(topic.configs, defaults)
+    except InvalidConfigError as reason:
+        # The controller checks a topic's settings; together with this broker's they may still
+        # contradict.
+        log.error(
+            "topic configuration contradicts the broker's",
+            extra=fields(topic=topic.name, reason=str(reason)),
+        )
+        return topic_config(topic.configs)
