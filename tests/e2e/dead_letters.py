@@ -34,11 +34,17 @@ BROKER: dict[str, Any] = {
 
 
 def create(
-    cluster: Cluster, topic: str, *, replicas: int = 1, configs: dict[str, str] | None = None
+    cluster: Cluster,
+    topic: str,
+    *,
+    replicas: Sequence[int] = (1,),
+    configs: dict[str, str] | None = None,
 ) -> None:
-    """Create a topic of one partition."""
+    """Create a topic of one partition, which the first replica leads."""
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
-    made = confluent_kafka.admin.NewTopic(topic, 1, replicas, config=configs or {})
+    made = confluent_kafka.admin.NewTopic(
+        topic, 1, replica_assignment=[list(replicas)], config=configs or {}
+    )
     admin.create_topics([made])[topic].result(PATIENCE_S)
 
 
@@ -51,16 +57,18 @@ class Letters:
         *,
         queue: dict[str, str] | None = ENABLED,
         records: int = 10,
-        replicas: int = 1,
+        replicas: Sequence[int] = (1,),
         has_record: bool = True,
     ) -> None:
-        """``queue``: configuration of the queue's topic; None: there is none."""
+        """``queue``: configuration of the queue's topic; None: there is none. It has the replicas
+        of the topic in reverse order.
+        """
         self.cluster = cluster
         name = uuid.uuid4().hex[:8]
         self.topic, self.group, self.queue = f"t-{name}", f"g-{name}", f"dlq.{name}"
         create(cluster, self.topic, replicas=replicas)
         if queue is not None:
-            create(cluster, self.queue, replicas=replicas, configs=queue)
+            create(cluster, self.queue, replicas=replicas[::-1], configs=queue)
         self.wires: list[Wire] = []
         wire = self.connected()
         find_coordinator(wire, self.group)
@@ -88,6 +96,13 @@ class Letters:
             headers: list[tuple[str, str | bytes | None]] = [("own", b"%d" % number)]
             producer.produce(self.topic, b"v%d" % number, b"k%d" % number, headers=headers)
         assert producer.flush(PATIENCE_S) == 0
+
+    def leader(self) -> int:
+        """Broker that leads the topic's partition; -1: none."""
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.cluster.bootstrap})
+        return int(
+            admin.list_topics(self.topic, PATIENCE_S).topics[self.topic].partitions[0].leader
+        )
 
     def member(self, broker: int = 1) -> ShareMember:
         made = ShareMember(port_of(self.cluster.kafka(broker)), self.group, self.topic)

@@ -52,6 +52,14 @@ class LogRead(NamedTuple):
     batches: Sequence[LogBatch]
 
 
+class ReadPlan(NamedTuple):
+    """Part of the log that has what may be acquired."""
+
+    first_offset: Offset
+    end: Offset | None
+    """Exclusive; None: as far as the request's limits allow."""
+
+
 class Wanted(NamedTuple):
     """Request of a member for records of one share-partition."""
 

@@ -1,11 +1,22 @@
 """Errors of a share-partition as clients see them."""
 
-from typing import Final
+from collections.abc import Hashable
+from typing import Final, NamedTuple
 
 from tidemark.model.errors import ErrorCode
 
 from broker.core.share.acknowledgement import Answer
 from broker.core.share.states import Phase
+
+
+class Settled(NamedTuple):
+    """Answer to requests that waited for a write."""
+
+    answer: Answer
+    requests: tuple[Hashable, ...]
+    refused: tuple[Hashable, ...] = ()
+    """Requests whose transaction is not open: they are answered with ``answers.NOT_OPEN``."""
+
 
 OVERTAKEN_BY: Final = frozenset(
     {

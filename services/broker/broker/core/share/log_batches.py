@@ -7,9 +7,8 @@ from tidemark.codec.record_batch import BatchHeader
 from tidemark.model.ids import Offset
 
 from broker.core.open_txns import AbortedTxn
-from broker.core.share.acquisition import AcquiredRecords, LogBatch, LogRead
+from broker.core.share.acquisition import AcquiredRecords, LogBatch, LogRead, ReadPlan
 from broker.core.share.fetch_plan import PartitionTurn
-from broker.core.share.share_partition import ReadPlan
 
 
 class ReadLimits(NamedTuple):

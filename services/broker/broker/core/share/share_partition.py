@@ -12,7 +12,6 @@ parked fetches of this share-partition may succeed.
 """
 
 from collections.abc import Collection, Hashable, Sequence
-from typing import NamedTuple
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_OFFSET, InstantMs, LeaderEpoch, Offset
@@ -38,10 +37,11 @@ from broker.core.share.acquisition import (
     AcquiredRecords,
     Acquisition,
     LogRead,
+    ReadPlan,
     Wanted,
     learn_pending,
 )
-from broker.core.share.answers import MAY_PASS, NOT_READY, OVERTAKEN_BY, client_error
+from broker.core.share.answers import MAY_PASS, NOT_READY, OVERTAKEN_BY, Settled, client_error
 from broker.core.share.holds import (
     belongs_to,
     check_locks,
@@ -65,23 +65,6 @@ from broker.core.share.states import (
 )
 from broker.core.share.transactions import TransactionLocks
 from broker.core.share.window import Lock, Range, Transition, Window, hand_over
-
-
-class ReadPlan(NamedTuple):
-    """Part of the log that has what may be acquired."""
-
-    first_offset: Offset
-    end: Offset | None
-    """Exclusive; None: as far as the request's limits allow."""
-
-
-class Settled(NamedTuple):
-    """Answer to requests that waited for a write."""
-
-    answer: Answer
-    requests: tuple[Hashable, ...]
-    refused: tuple[Hashable, ...] = ()
-    """Requests whose transaction is not open: they are answered with ``answers.NOT_OPEN``."""
 
 
 class SharePartition:
@@ -488,6 +471,7 @@ class SharePartition:
                 self._writes.next.unwritten.append((piece.first, piece.last))
             window.join(piece)
         if window.advance():
+            self._writes.next.start = window.start
             self._is_woken = True
 
     def _move(self, cause: PhaseCause) -> None:

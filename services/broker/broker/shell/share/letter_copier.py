@@ -29,12 +29,12 @@ from tidemark.storage.disk import DiskError
 from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import partition_store_pb2 as pb
 
+from broker.core.share.acquisition import ReadPlan
 from broker.core.share.answers import OVERTAKEN_BY
 from broker.core.share.dead_letters import Attempt, Problem, Step
 from broker.core.share.letter_copies import Copies, CopyOrder, copies
 from broker.core.share.letter_queue import QueueTopic, queue_problem
 from broker.core.share.log_batches import ReadLimits
-from broker.core.share.share_partition import ReadPlan
 from broker.shell.cluster.internal_topics import InternalTopics
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.topic_defaults import broker_defaults, effective
@@ -130,11 +130,12 @@ class LetterCopier:
         try:
             while attempt.step is not None and letters.is_current(attempt) and held.is_led:
                 step = attempt.step
-                failpoints.hit(f"share-letters-{step}", share_partition=str(held.share.key))
+                failpoints.hit(f"share-letters-{step}")
                 problem = await self._works[step](self, work)
                 if not letters.is_current(attempt):
                     return
                 letters.did(attempt, problem, clock.now_ms())
+                failpoints.hit(f"share-letters-{step}-done")
                 if step is Step.HOLD and problem is not None:
                     is_overtaken = problem.error_code in OVERTAKEN_BY
         except Exception:

@@ -15,8 +15,7 @@ from tidemark.runtime.clock import Clock
 from tidemark.runtime.telemetry import fields
 
 from broker.core.share.acknowledgement import Answer
-from broker.core.share.answers import NOT_OPEN
-from broker.core.share.share_partition import Settled
+from broker.core.share.answers import NOT_OPEN, Settled
 from broker.core.share.states import Phase
 from broker.shell.share.answers import AnswerSlot
 from broker.shell.share.held import HeldShare

@@ -8,10 +8,9 @@ from tidemark.model.errors import ErrorCode
 from tidemark.storage.disk import DiskError
 
 from broker.core.open_txns import AbortedTxn
-from broker.core.share.acquisition import AcquiredRecords, LogRead
+from broker.core.share.acquisition import AcquiredRecords, LogRead, ReadPlan
 from broker.core.share.fetch_plan import PartitionTurn
 from broker.core.share.log_batches import HeaderWalk, ReadLimits, span_of
-from broker.core.share.share_partition import ReadPlan
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.share.batch_keys import BatchKeys
 from broker.shell.share.held import HeldShare

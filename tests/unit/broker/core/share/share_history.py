@@ -7,9 +7,10 @@ from collections.abc import Callable
 from random import Random
 
 from broker.core.share.acknowledgement import AcknowledgementBatch
-from broker.core.share.acquisition import AcquireMode, LogBatch, LogRead, Wanted
+from broker.core.share.acquisition import AcquireMode, LogBatch, LogRead, ReadPlan, Wanted
+from broker.core.share.answers import Settled
 from broker.core.share.settings import ShareSettings
-from broker.core.share.share_partition import ReadPlan, Settled, SharePartition
+from broker.core.share.share_partition import SharePartition
 from broker.core.share.window import NEVER
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId

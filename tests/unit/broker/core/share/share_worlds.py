@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from broker.core.share.acknowledgement import AcknowledgementBatch, Answer
 from broker.core.share.acquisition import AcquireMode, LogBatch, LogRead, Wanted
+from broker.core.share.answers import Settled
 from broker.core.share.settings import ShareSettings
-from broker.core.share.share_partition import Settled, SharePartition
+from broker.core.share.share_partition import SharePartition
 from broker.core.share.states import Phase
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, LeaderEpoch, Offset, TopicId

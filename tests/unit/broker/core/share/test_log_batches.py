@@ -2,9 +2,8 @@
 
 import pytest
 from broker.core.open_txns import AbortedTxn
-from broker.core.share.acquisition import AcquiredRecords
+from broker.core.share.acquisition import AcquiredRecords, ReadPlan
 from broker.core.share.log_batches import HeaderWalk, ReadLimits, span_of
-from broker.core.share.share_partition import ReadPlan
 from tidemark.codec.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from tidemark.model.ids import Offset
 
