@@ -5,23 +5,20 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from e2e.command_line import COMMAND, Cli
 from e2e.processes import running
 from search_queries import search_queries
 from tidemark.cli.dev.cluster import DevCluster
-from tidemark.cli.dev.layout import HOST, Layout
+from tidemark.cli.dev.layout import Layout
 from tidemark.runtime.exit_codes import ExitCode
 from waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.e2e
-
-COMMAND = [sys.executable, "-m", "tidemark.cli.main"]
 
 
 @pytest.fixture(scope="module")
@@ -33,34 +30,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
         yield cluster
     finally:
         cluster.stop()
-
-
-class Cli:
-    """The command line, with its cluster."""
-
-    def __init__(self, cluster: DevCluster) -> None:
-        self.cluster = cluster
-        self.kafka = ("--bootstrap", cluster.bootstrap)
-        grpc_port = cluster.layout.shape.ports.grpc
-        self.grpc = ("--bootstrap", f"{HOST}:{grpc_port}", "--transport", "grpc")
-
-    def run(self, *words: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        argv = [*COMMAND, *words]
-        return subprocess.run(
-            argv, input=stdin, capture_output=True, timeout=PATIENCE_S, check=False
-        )
-
-    def json(self, *words: str, stdin: bytes = b"") -> Any:
-        done = self.run(*words, "-o", "json", stdin=stdin)
-        assert done.returncode == ExitCode.OK, done.stderr.decode()
-        return json.loads(done.stdout)
-
-    def read(self, topic: str, *words: str) -> list[dict[str, Any]]:
-        where = words or self.kafka
-        asked = ("topic", "consume", topic, "--from", "earliest", "-e", "-o", "json", *where)
-        done = self.run(*asked)
-        assert done.returncode == ExitCode.OK, done.stderr.decode()
-        return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.fixture
@@ -104,7 +73,7 @@ def test_a_compressed_file_comes_back_as_it_was(cli: Cli, compression: str, tmp_
     path = tmp_path / "queries.gz"
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
     cli.json("topic", "create", topic, "-p", "3", *cli.kafka)
-    options = ("-f", str(path), "--key-regex", r"user-\d+", "-z", compression, *cli.kafka)
+    options = ("-i", str(path), "--key-regex", r"user-\d+", "-z", compression, *cli.kafka)
     cli.json("topic", "produce", topic, *options)
     read = cli.read(topic)
     assert Counter(each["value"] for each in read) == Counter(lines)

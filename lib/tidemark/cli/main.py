@@ -23,7 +23,7 @@ from tidemark.runtime.exit_codes import ExitCode
 GROUPS: Final[Mapping[str, GroupPlace]] = {
     "dev": GroupPlace("tidemark.cli.dev.faults", "Run a development cluster on this machine."),
     "topic": GroupPlace(
-        "tidemark.cli.topic.commands", "Create, describe, change, write and read topics."
+        "tidemark.cli.topic.data_commands", "Create, describe, change, write and read topics."
     ),
     "cluster": GroupPlace(
         "tidemark.cli.cluster.commands",
@@ -35,7 +35,17 @@ GROUPS: Final[Mapping[str, GroupPlace]] = {
     "share": GroupPlace(
         "tidemark.cli.share.commands", "List, describe, consume and reset share groups."
     ),
+    "config": GroupPlace(
+        "tidemark.cli.config.commands", "Show and change settings of topics, brokers and groups."
+    ),
+    "producers": GroupPlace(
+        "tidemark.cli.txn.producer_commands",
+        "Show the producers of partitions: epochs, sequences, open transactions.",
+    ),
     "txn": GroupPlace("tidemark.cli.txn.commands", "List, describe and end transactions."),
+    "debug": GroupPlace(
+        "tidemark.cli.debug.commands", "Collect what a diagnosis needs, and show slow requests."
+    ),
     "log": GroupPlace("tidemark.cli.log", "Read the files of a broker."),
     "profile": GroupPlace(
         "tidemark.cli.profile_commands", "Create, choose and show profiles: named settings."

@@ -110,15 +110,18 @@ def print_rows(
 
 def print_document(value: object, output: OutputFormat) -> None:
     """Print one document on stdout: YAML, or JSON."""
+    sys.stdout.write(document_text(value, output))
+
+
+def document_text(value: object, output: OutputFormat) -> str:
+    """Return one document: YAML, or JSON."""
     if output is not OutputFormat.YAML:
-        sys.stdout.write(json.dumps(value, indent=2, default=str, ensure_ascii=False) + "\n")
-        return
+        return json.dumps(value, indent=2, default=str, ensure_ascii=False) + "\n"
     import yaml  # type: ignore[import-untyped]  # one format of four needs it
 
     plain = json.loads(json.dumps(value, default=str))
-    sys.stdout.write(
-        yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, explicit_start=True)
-    )
+    text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, explicit_start=True)
+    return text
 
 
 def print_line_document(value: object, output: OutputFormat) -> None:

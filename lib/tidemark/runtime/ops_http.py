@@ -1,4 +1,5 @@
-"""HTTP server for operators, in the service's own event loop: /metrics /livez /readyz /loglevel.
+"""HTTP server for operators, in the service's own event loop: /metrics /livez /readyz /loglevel
+/stacks.
 
 ``HttpServer`` runs any ASGI application in that way. It installs no signal handlers, writes no log
 of its own, and reports a port in use with the key to change.
@@ -19,6 +20,7 @@ from prometheus_client.registry import CollectorRegistry
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.exposition import content_type, slices
 from tidemark.runtime.service_config import HostPort
+from tidemark.runtime.stacks import stacks
 from tidemark.runtime.telemetry import levels, set_level
 
 Scope = MutableMapping[str, Any]
@@ -200,6 +202,7 @@ class OpsApplication:
             "/livez": lambda _: _health(self._live()),
             "/readyz": lambda _: _health(self._ready()),
             "/loglevel": lambda _: _log_levels(),
+            "/stacks": lambda _: _Answer(200, _PLAIN, stacks().encode()),
         }
         if path not in (*readers, "/metrics"):
             return _text(404, f"{path} does not exist; there are /metrics, {', '.join(readers)}")
@@ -241,7 +244,7 @@ class OpsApplication:
 
 
 class OpsServer(HttpServer):
-    """Server of /metrics /livez /readyz /loglevel for one service.
+    """Server of /metrics /livez /readyz /loglevel /stacks for one service.
 
     ``ready`` returns the reason why the service cannot do its work yet, ``live`` the reason why it
     must be restarted; None if there is none. ``refresh`` is awaited before metrics are read.

@@ -1,14 +1,20 @@
 """Calls of ``tidemark cluster``."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from tidemark.cli.admin_client import open_admin
+from tidemark.cli.failure import CommandError
+from tidemark.client.admin.admin import Admin
+from tidemark.client.admin.types import ConfigResource
 from tidemark.client.wire.metadata_cache import PartitionView
 from tidemark.model.errors import ErrorCode
+from tidemark.model.restart_risks import PartitionState, restart_risks
 from tidemark.model.topics import TopicPartition
 
 Row = dict[str, Any]
+_MIN_ISR: Final = "min.insync.replicas"
 
 
 async def brokers(bootstrap: str) -> list[Row]:
@@ -30,22 +36,122 @@ async def brokers(bootstrap: str) -> list[Row]:
 
 
 async def health(bootstrap: str) -> Row:
-    """Return the partitions without a leader, and those with replicas that are not in sync."""
+    """Return what is wrong: brokers that are not alive, partitions without a leader, below their
+    min.insync.replicas, or with replicas that are not in sync.
+    """
     async with open_admin(bootstrap) as admin:
         cluster = await admin.describe_cluster()
-        partitions = list(_partitions(await admin.describe_topics()))
-    leaderless = [name for name, one in partitions if one.leader < 0]
-    under_replicated = [
-        name for name, one in partitions if one.leader >= 0 and len(one.isr) < len(one.replicas)
-    ]
+        states = await partition_states(admin)
+    alive = [broker.broker_id for broker in cluster.brokers]
+    used = {broker_id for each in states for broker_id in each.replicas}
+    led = [each for each in states if each.leader is not None]
+    found = {
+        "missing_brokers": sorted(used.difference(alive)),
+        "leaderless": [str(each.partition) for each in states if each.leader is None],
+        "below_min_isr": [str(each.partition) for each in led if len(each.isr) < each.min_isr],
+        "under_replicated": [
+            str(each.partition) for each in led if len(each.isr) < len(each.replicas)
+        ],
+    }
     return {
         "cluster_id": cluster.cluster_id,
-        "brokers": [broker.broker_id for broker in cluster.brokers],
-        "partitions": len(partitions),
-        "leaderless": leaderless,
-        "under_replicated": under_replicated,
-        "healthy": not leaderless and not under_replicated,
+        "brokers": alive,
+        "partitions": len(states),
+        **found,
+        "healthy": not any(found.values()),
     }
+
+
+async def partition_states(admin: Admin) -> list[PartitionState]:
+    """Return the state of every partition, with the min.insync.replicas of its topic."""
+    topics = await admin.describe_topics()
+    resources = [ConfigResource("topic", name) for name in topics]
+    configs = await admin.describe_configs(resources) if resources else {}
+    states = []
+    for name in sorted(topics):
+        entry = configs[ConfigResource("topic", name)].get(_MIN_ISR)
+        for each in topics[name].partitions:
+            least = int(entry.value) if entry is not None and entry.value else 1
+            states.append(
+                PartitionState(
+                    TopicPartition(name, each.partition),
+                    each.leader if each.leader >= 0 else None,
+                    each.replicas,
+                    each.isr,
+                    # A topic with fewer replicas than its minimum can never have more in sync.
+                    min(least, len(each.replicas)),
+                )
+            )
+    return states
+
+
+async def can_restart(bootstrap: str, broker_id: int) -> Row:
+    """Return the risks of a restart of one broker. Raises CommandError for an unknown one."""
+    async with open_admin(bootstrap) as admin:
+        alive = [broker.broker_id for broker in (await admin.describe_cluster()).brokers]
+        states = await partition_states(admin)
+        used = {each for state in states for each in state.replicas}
+        if broker_id not in {*alive, *used}:
+            raise CommandError(
+                f"there is no broker {broker_id}",
+                hint=f"the brokers are {', '.join(map(str, sorted({*alive, *used})))}",
+            )
+        caught_up = await _caught_up(admin, alive)
+    known = [
+        replace(state, caught_up=frozenset(caught_up.get(state.partition, ()))) for state in states
+    ]
+    risks = restart_risks(broker_id, known)
+    return {
+        "broker": broker_id,
+        "can_restart": not risks,
+        "partitions": sum(broker_id in state.replicas for state in states),
+        "risks": [
+            {
+                "risk": risk.kind.value,
+                "topic": risk.partition.topic,
+                "partition": risk.partition.partition,
+                "meaning": risk.meaning,
+            }
+            for risk in risks
+        ],
+    }
+
+
+async def _caught_up(admin: Admin, alive: Sequence[int]) -> dict[TopicPartition, set[int]]:
+    """Return the brokers whose replica of a partition lacks no record."""
+    found: dict[TopicPartition, set[int]] = {}
+    for directory in await admin.describe_log_dirs(alive):
+        for partition, replica in directory.replicas.items():
+            if replica.offset_lag == 0 and not replica.is_future:
+                found.setdefault(partition, set()).add(directory.broker_id)
+    return found
+
+
+async def log_dirs(bootstrap: str, broker_ids: Sequence[int]) -> list[Row]:
+    """Return a row for each log directory, with the sizes of its replicas."""
+    async with open_admin(bootstrap) as admin:
+        directories = await admin.describe_log_dirs(broker_ids or None)
+    return [
+        {
+            "broker": each.broker_id,
+            "path": each.path,
+            "state": "online" if not each.error_code else ErrorCode(each.error_code).name,
+            "total_bytes": each.total_bytes if each.total_bytes >= 0 else None,
+            "usable_bytes": each.usable_bytes if each.usable_bytes >= 0 else None,
+            "replicas": len(each.replicas),
+            "log_bytes": sum(replica.size_bytes for replica in each.replicas.values()),
+            "logs": [
+                {
+                    "topic": partition.topic,
+                    "partition": partition.partition,
+                    "bytes": replica.size_bytes,
+                    "behind": replica.offset_lag,
+                }
+                for partition, replica in sorted(each.replicas.items())
+            ],
+        }
+        for each in directories
+    ]
 
 
 async def elect_leaders(

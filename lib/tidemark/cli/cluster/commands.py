@@ -1,7 +1,7 @@
 """``tidemark cluster``: brokers, health, elections, moves. Commands import their work when run."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from tidemark.cli.output import (
     OutputOption,
     bootstrap_for,
     print_document,
+    print_line_document,
     print_rows,
     say,
 )
@@ -45,24 +46,142 @@ def brokers(
 
 
 @app.command()
-def health(*, bootstrap: BootstrapOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Show partitions without a leader or not fully replicated. Exit code 1 when there are any."""
+def health(
+    *,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Check again and again.")] = False,
+    exit_when_healthy: Annotated[
+        bool, typer.Option("--exit-when-healthy", help="Watch until the cluster is healthy.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="Between two checks.")
+    ] = 2.0,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", min=0, metavar="SECONDS", help="End the watch after this time."),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show missing brokers, and partitions that are leaderless, below min.insync.replicas or not
+    fully replicated.
+
+    Exit code 1 when there are any. With --exit-when-healthy 75 if the timeout ends first.
+    """
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.cluster import admin, watch_health
+
+    servers = bootstrap_for(bootstrap)
+    if not (watch or exit_when_healthy):
+        found = run(admin.health(servers))
+        _show_health(found, output)
+    else:
+        asked = watch_health.HealthWatch(
+            int(interval * 1_000),
+            exit_when_healthy,
+            None if timeout is None else int(timeout * 1_000),
+        )
+        show = _HealthScreen(output).show
+        last = run(watch_health.watch(lambda: admin.health(servers), asked, show))
+        if last is None:
+            raise CommandError(
+                f"the cluster was not healthy within {timeout:g} s",
+                hint="tidemark cluster health, for what is wrong",
+                code=ExitCode.TEMPORARY,
+            )
+        found = last
+    if not found["healthy"]:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _show_health(found: dict[str, Any], output: OutputFormat) -> None:
+    if not output.is_table:
+        print_document(found, output)
+        return
+    typer.echo("\n".join(_health_lines(found)))
+
+
+def _health_lines(found: dict[str, Any]) -> list[str]:
+    """Return the lines for people; of a cluster that does not answer, the problem."""
+    if "problem" in found:
+        return [f"not healthy: {found['problem']}"]
+    live = ", ".join(map(str, found["brokers"]))
+    lines = [f"{found['partitions']} partitions on brokers {live}"]
+    for what in ("missing_brokers", "leaderless", "below_min_isr", "under_replicated"):
+        names = [str(name) for name in found[what]]
+        shown = " ".join(names[:NAMES_SHOWN_MAX]) + (" ..." if names[NAMES_SHOWN_MAX:] else "")
+        lines.append(f"{what.replace('_', ' ')}: {len(names)} {shown}".rstrip())
+    return [*lines, "healthy" if found["healthy"] else "not healthy"]
+
+
+class _HealthScreen:
+    """Output of a watch: the lines when they change, or a document for each check."""
+
+    def __init__(self, output: OutputFormat) -> None:
+        self._output = output
+        self._lines: list[str] = []
+
+    def show(self, found: dict[str, Any]) -> None:
+        """Show one check."""
+        if not self._output.is_table:
+            print_line_document(found, self._output)
+            return
+        lines = _health_lines(found)
+        if lines != self._lines:
+            typer.echo("\n".join([*([""] if self._lines else []), *lines]))
+        self._lines = lines
+
+
+@app.command("can-restart")
+def can_restart(
+    broker: Annotated[int, typer.Argument(metavar="BROKER", min=0)],
+    *,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show what the restart of a broker would risk. Exit code 1 when there is a risk.
+
+    Risks: a partition with this replica alone (replication_factor_1), none other in sync
+    (unavailable), acks=all refused (below_min_isr), records acknowledged with acks=1 that no other
+    replica has (acks_1_loss).
+    """
     from tidemark.cli.client_calls import run
     from tidemark.cli.cluster import admin
 
-    found = run(admin.health(bootstrap_for(bootstrap)))
+    found = run(admin.can_restart(bootstrap_for(bootstrap), broker))
     if not output.is_table:
         print_document(found, output)
+    elif found["risks"]:
+        print_rows(found["risks"], ("risk", "topic", "partition", "meaning"), output)
     else:
-        live = ", ".join(map(str, found["brokers"]))
-        say(f"{found['partitions']} partitions on brokers {live}")
-        for what in ("leaderless", "under_replicated"):
-            names = found[what]
-            shown = " ".join(names[:NAMES_SHOWN_MAX]) + (" ..." if names[NAMES_SHOWN_MAX:] else "")
-            say(f"{what.replace('_', ' ')}: {len(names)} {shown}".rstrip())
-        say("healthy" if found["healthy"] else "not healthy")
-    if not found["healthy"]:
+        say(
+            f"broker {broker} can be restarted: none of its {found['partitions']} partitions"
+            " would suffer"
+        )
+    if found["risks"]:
         raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command("log-dirs")
+def log_dirs(
+    brokers: Annotated[
+        list[int] | None, typer.Argument(metavar="[BROKER...]", help="Default: all live ones.")
+    ] = None,
+    *,
+    logs: Annotated[bool, typer.Option("--logs", help="Also show each partition's log.")] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show log directories: state, space, and the sizes of the logs in them."""
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.cluster import admin
+
+    rows = run(admin.log_dirs(bootstrap_for(bootstrap), brokers or ()))
+    columns = ("broker", "path", "state", "total_bytes", "usable_bytes", "replicas", "log_bytes")
+    print_rows(rows, columns, output)
+    if logs and output.is_table:
+        found = [{"broker": row["broker"], **each} for row in rows for each in row["logs"]]
+        typer.echo("")
+        print_rows(found, ("broker", "topic", "partition", "bytes", "behind"), output)
 
 
 @app.command("elect-leaders")

@@ -160,7 +160,8 @@ def consume(
         outcome=AcknowledgeType[outcome.name],
         count=count,
         idle_ms_max=None if idle_s is None else int(idle_s * 1_000),
-        template=None if output is OutputFormat.JSON else check_format(template, SHARE_FIELDS),
+        template=check_format(template, SHARE_FIELDS) if output.is_table else None,
+        output=output,
     )
     try:
         say(f"{run(consume_records(job)):,} records")

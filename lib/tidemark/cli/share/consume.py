@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tidemark.cli.output import say
-from tidemark.cli.topic.formats import FIELDS, as_json, as_line
+from tidemark.cli.output import OutputFormat, print_line_document, say
+from tidemark.cli.topic.formats import FIELDS, as_document, as_line
 from tidemark.client.consumer.positions import ConsumerRecord
 from tidemark.client.share.ack_batches import AcknowledgeType
 from tidemark.client.share.deliveries import ShareRecord
@@ -20,8 +20,8 @@ _POLL_MS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class ShareConsumeJob:
-    """Records to read, their outcome, and the format to print; with ``template`` None JSON
-    lines.
+    """Records to read, their outcome, and the format to print; with ``template`` None documents
+    of ``output``.
     """
 
     bootstrap: str
@@ -32,6 +32,7 @@ class ShareConsumeJob:
     idle_ms_max: int | None
     """Time without a record after which to stop."""
     template: str | None
+    output: OutputFormat
 
 
 async def consume(job: ShareConsumeJob) -> int:
@@ -51,7 +52,7 @@ async def consume(job: ShareConsumeJob) -> int:
         while job.count is None or total < job.count:
             left = _RECORDS_A_POLL if job.count is None else job.count - total
             records = await consumer.poll(min(left, _RECORDS_A_POLL), timeout_ms=_POLL_MS)
-            _print(records, job.template)
+            _print(records, job)
             for record in records:
                 consumer.acknowledge(record, job.outcome)
             await _store(consumer)
@@ -69,14 +70,13 @@ async def _store(consumer: ShareConsumer) -> None:
             say(f"{partition}: {error.message}")
 
 
-def _print(records: Sequence[ShareRecord], template: str | None) -> None:
-    lines = [
-        as_json(plain, delivery_count=record.delivery_count)
-        if template is None
-        else as_line(plain, template, delivery_count=record.delivery_count)
-        for record in records
-        for plain in [ConsumerRecord(*record[:-1])]
-    ]
-    if lines:
-        sys.stdout.write("\n".join(lines) + "\n")
-        sys.stdout.flush()
+def _print(records: Sequence[ShareRecord], job: ShareConsumeJob) -> None:
+    for record in records:
+        plain = ConsumerRecord(*record[:-1])
+        if job.template is None:
+            document = as_document(plain, delivery_count=record.delivery_count)
+            print_line_document(document, job.output)
+        else:
+            line = as_line(plain, job.template, delivery_count=record.delivery_count)
+            sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

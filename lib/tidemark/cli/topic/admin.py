@@ -1,5 +1,6 @@
 """Calls of ``tidemark topic create|list|describe|alter|delete``, and rows of their results."""
 
+import base64
 from collections.abc import Mapping, Sequence
 
 from tidemark.cli.admin_client import open_admin
@@ -9,6 +10,11 @@ from tidemark.client.errors import TopicAlreadyExistsError, UnknownTopicOrPartit
 from tidemark.client.wire.metadata_cache import PartitionView
 
 _SET_HERE = "topic"
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """Return a topic id as Kafka's tools print it: base64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 async def create(
@@ -31,7 +37,7 @@ async def create(
                     "outcome": "valid" if validate_only else "created",
                     "partitions": each.partitions,
                     "replication_factor": each.replication_factor,
-                    "topic_id": each.topic_id.hex(),
+                    "topic_id": topic_id_text(each.topic_id),
                 }
                 for each in created.values()
             ]
@@ -65,7 +71,7 @@ async def describe(bootstrap: str, names: Sequence[str], *, all_configs: bool) -
     return [
         {
             "topic": name,
-            "topic_id": topics[name].topic_id.hex(),
+            "topic_id": topic_id_text(topics[name].topic_id),
             "internal": topics[name].is_internal,
             "configs": _configs(configs[ConfigResource("topic", name)], all_configs=all_configs),
             "partitions": [_partition(each) for each in topics[name].partitions],

@@ -1,7 +1,7 @@
 """``tidemark topic``: commands and their options. Commands import their work when run."""
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -29,6 +29,22 @@ NewTopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
 ConfigOption = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a config; may be repeated."),
+]
+
+InputFormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="Of a record: json, as consume prints it, or fields and text between: '%k:%v'"
+        " (%p %T %k %v %h; {hex}, {base64} or {json} after %k and %v).",
+    ),
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header", "-H", metavar="NAME=VALUE", help="Header of every record; may be repeated."
+    ),
 ]
 
 
@@ -198,8 +214,13 @@ def produce(
     topic: TopicArgument,
     *,
     file: Annotated[
-        str, typer.Option("--file", "-f", help="Lines to send, plain or gzip; - is stdin.")
+        str, typer.Option("--file", "-i", help="Lines to send, plain or gzip; - is stdin.")
     ] = "-",
+    template: InputFormatOption = None,
+    keep_partitions: Annotated[
+        bool,
+        typer.Option("--keep-partitions", help="With -f json: to the partitions of the input."),
+    ] = False,
     key_separator: Annotated[
         str | None,
         typer.Option("--key-separator", "-k", help="Separator of a line's key and value."),
@@ -213,12 +234,7 @@ def produce(
     null_marker: Annotated[
         str | None, typer.Option("--null", help="Text of a null key or value.")
     ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header", "-H", metavar="NAME=VALUE", help="Header of every record; may be repeated."
-        ),
-    ] = None,
+    header: HeaderOption = None,
     partition: Annotated[
         int | None,
         typer.Option("--partition", min=0, help="Partition of all records; default: by key."),
@@ -233,26 +249,28 @@ def produce(
 ) -> None:
     """Send lines as records, and wait until all are acknowledged."""
     from tidemark.cli.client_calls import run
-    from tidemark.cli.topic.lines import key_rule, parse_pairs
+    from tidemark.cli.topic.lines import key_rule, parse_pairs, reader_for
     from tidemark.cli.topic.produce import ProduceJob, Sent, produce, report
 
-    settings: dict[str, Any] = {
-        "transport": transport.value,
-        "compression_type": compression.value,
-        "acks": acks.value if acks is Acks.ALL else int(acks.value),
-    }
     headers = parse_pairs(header, "--header")
+    rule = key_rule(key_separator, key_regex, null_marker)
+    read, end = reader_for(template, rule, keep_partitions=keep_partitions)
     job = ProduceJob(
         bootstrap=bootstrap_for(bootstrap, transport),
         topic=topic,
         source=file,
-        rule=key_rule(key_separator, key_regex, null_marker),
+        read=read,
+        end=end,
         headers=[(name, value.encode()) for name, value in headers.items()],
         partition=partition,
-        settings=settings,
+        settings={
+            "transport": transport.value,
+            "compression_type": compression.value,
+            "acks": acks.value if acks is Acks.ALL else int(acks.value),
+        },
     )
     sent = Sent()
-    run(produce(job, sent))
+    run(produce(job, sent), api="Produce")
     if not output.is_table:
         counts = {"records": sent.records, "bytes": sent.bytes, "seconds": sent.seconds}
         print_document({"topic": topic, **counts}, output)
@@ -284,8 +302,10 @@ def consume(
         str,
         typer.Option(
             "--format",
-            help="Of a line: {topic} {partition} {offset} {timestamp} {time} {key} {value}"
-            " {headers}, and \\t \\n.",
+            "-f",
+            help="json; or as kcat: '%k %v\\n' (%t %p %o %T %k %v %h %K %V; {hex}, {base64} or"
+            " {json} after %k, %v and %h); or a line: {topic} {partition} {offset} {timestamp}"
+            " {time} {key} {value} {headers}.",
         ),
     ] = "{value}",
     transport: TransportOption = TransportChoice.KAFKA,
@@ -295,7 +315,7 @@ def consume(
     """Print records until Ctrl-C, a count, or the end; -o json prints a JSON object a line."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.topic.consume import ConsumeJob, Read, consume, report
-    from tidemark.cli.topic.formats import check_format, parse_start
+    from tidemark.cli.topic.formats import parse_start, printer_for
 
     job = ConsumeJob(
         bootstrap=bootstrap_for(bootstrap, transport),
@@ -304,12 +324,12 @@ def consume(
         partitions=sorted(set(partition or [])),
         count=count,
         until_end=until_end,
-        template=None if output is OutputFormat.JSON else check_format(template),
+        printer=printer_for(template, output),
         settings={"transport": transport.value},
     )
     read = Read()
     try:
-        run(consume(job, read))
+        run(consume(job, read), api="Fetch")
     except KeyboardInterrupt:
         say("")  # ends the line with ^C
     report(job, read)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import progress, say
-from tidemark.cli.topic.formats import StartAt, as_json, as_line
+from tidemark.cli.topic.formats import Printer, StartAt
 from tidemark.client.consumer.consumer import Consumer
 from tidemark.client.consumer.positions import ConsumerRecord
 from tidemark.model.topics import TopicPartition
@@ -22,7 +22,7 @@ _COUNT_WORTH_A_BAR: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ConsumeJob:
-    """Records to read, and the format to print; with ``template`` None JSON lines."""
+    """Records to read, and the format to print."""
 
     bootstrap: str
     topic: str
@@ -30,7 +30,7 @@ class ConsumeJob:
     partitions: Sequence[int]
     count: int | None
     until_end: bool
-    template: str | None
+    printer: Printer
     settings: dict[str, Any]
 
 
@@ -100,7 +100,7 @@ async def _print_all(
         left = _RECORDS_A_POLL if job.count is None else job.count - read.records
         records = await consumer.poll(min(left, _RECORDS_A_POLL), timeout_ms=_POLL_MS)
         wanted = [record for record in records if _before_end(record, ends)]
-        _print(wanted, job.template)
+        _print(wanted, job.printer)
         _count(read, wanted)
         advance(read.records)
 
@@ -123,15 +123,12 @@ def _before_end(record: ConsumerRecord, ends: dict[TopicPartition, int]) -> bool
     return end is None or record.offset < end
 
 
-def _print(records: Iterable[ConsumerRecord], template: str | None) -> None:
+def _print(records: Iterable[ConsumerRecord], printer: Printer) -> None:
     """Print with one write: a flush for each line would cost more than reading it."""
-    if template is None:
-        lines = [as_json(record) for record in records]
-    else:
-        lines = [as_line(record, template) for record in records]
-    if lines:
-        sys.stdout.write("\n".join(lines) + "\n")
-        sys.stdout.flush()
+    text = b"".join(printer(record) for record in records)
+    if text:
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
 
 
 def _count(read: Read, records: Iterable[ConsumerRecord]) -> None:

@@ -4,16 +4,20 @@ import base64
 import json
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from tidemark.cli.failure import CommandError
+from tidemark.cli.output import OutputFormat, document_text
+from tidemark.cli.topic.percent_format import as_bytes, compile_format
 from tidemark.client.consumer.positions import ConsumerRecord
 from tidemark.runtime.exit_codes import ExitCode
 
 FIELDS: Final = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers")
 DEFAULT_FORMAT: Final = "{value}"
+Printer = Callable[[ConsumerRecord], bytes]
+"""Function from a record to the bytes that are printed for it."""
 _ESCAPES: Final = {"\\t": "\t", "\\n": "\n", "\\0": "\0", "\\\\": "\\"}
 
 
@@ -26,7 +30,7 @@ class StartAt(NamedTuple):
     number: int = 0
 
 
-def parse_start(text: str) -> StartAt:
+def parse_start(text: str, option: str = "--from") -> StartAt:
     """Read ``earliest``, ``latest``, an offset, ``@`` and milliseconds, or an ISO 8601 time.
 
     A time without a zone is UTC. Raises CommandError.
@@ -41,7 +45,7 @@ def parse_start(text: str) -> StartAt:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise CommandError(
-            f"--from {text!r} is not a position in a log",
+            f"{option} {text!r} is not a position in a log",
             hint="earliest, latest, an offset (42), @milliseconds, or a time (2026-03-01T12:00:00)",
             code=ExitCode.USAGE,
         ) from None
@@ -82,11 +86,31 @@ def as_line(record: ConsumerRecord, template: str, **more: object) -> str:
     )
 
 
-def as_json(record: ConsumerRecord, **more: object) -> str:
-    """Format one record as a line of JSON; bytes that are not UTF-8 are base64, ``..._base64``.
-    ``more`` are further fields.
+def printer_for(text: str, output: OutputFormat) -> Printer:
+    """Return the function that formats records: ``-o json`` and ``yaml`` come first, then the
+    format ``json``, fields in braces on lines, or fields with percent signs. Raises CommandError.
     """
-    line: dict[str, object] = {
+    if output is OutputFormat.YAML:
+        return lambda record: document_text(as_document(record), output).encode()
+    if not output.is_table or text == "json":
+        return lambda record: as_json(record).encode() + b"\n"
+    if "%" not in text:
+        template = check_format(text)
+        return lambda record: as_line(record, template).encode("utf-8", "replace") + b"\n"
+    parts = compile_format(text)
+    return lambda record: as_bytes(record, parts)
+
+
+def as_json(record: ConsumerRecord, **more: object) -> str:
+    """Format one record as a line of JSON."""
+    return json.dumps(as_document(record, **more), ensure_ascii=False)
+
+
+def as_document(record: ConsumerRecord, **more: object) -> dict[str, object]:
+    """Return the fields of a record; bytes that are not UTF-8 are base64, ``..._base64``. ``more``
+    are further fields.
+    """
+    return {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -98,7 +122,6 @@ def as_json(record: ConsumerRecord, **more: object) -> str:
         ],
         **more,
     }
-    return json.dumps(line, ensure_ascii=False)
 
 
 def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:

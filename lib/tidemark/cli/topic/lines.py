@@ -4,13 +4,14 @@ import gzip
 import re
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 from tidemark.cli.failure import CommandError
+from tidemark.cli.topic.percent_format import InputFormat, InputRecord, bad_line, read_json
 from tidemark.runtime.exit_codes import ExitCode
 
 # RFC 1952: two magic bytes and the only compression method. No UTF-8 text begins with them.
@@ -37,25 +38,20 @@ class KeyRule:
         if self.separator is not None:
             key, found, value = line.partition(self.separator)
             if not found:
-                raise _bad_line(number, line, f"has no separator {self.separator.decode()!r}")
+                raise bad_line(number, line, f"has no separator {self.separator.decode()!r}")
         elif self.pattern is not None:
             match = self.pattern.search(line)
             if match is None:
-                raise _bad_line(number, line, f"does not match {self.pattern.pattern.decode()!r}")
+                raise bad_line(number, line, f"does not match {self.pattern.pattern.decode()!r}")
             key = match[1] if self.pattern.groups else match[0]
         return self._or_null(key), self._or_null(value)
 
+    def read(self, line: bytes, number: int) -> InputRecord:
+        """Return the record of a line. Raises CommandError with the line's number."""
+        return InputRecord(*self.split(line, number))
+
     def _or_null(self, text: bytes | None) -> bytes | None:
         return None if text == self.null_marker else text
-
-
-def _bad_line(number: int, line: bytes, problem: str) -> CommandError:
-    shown = line[:60].decode("utf-8", "replace")
-    return CommandError(
-        f"line {number} {problem}: {shown!r}",
-        hint="earlier records were sent; correct the line, or choose another rule for keys",
-        code=ExitCode.DATA,
-    )
 
 
 def compile_key_pattern(text: str) -> re.Pattern[bytes]:
@@ -81,6 +77,29 @@ def key_rule(separator: str | None, pattern: str | None, null_marker: str | None
         pattern=None if pattern is None else compile_key_pattern(pattern),
         null_marker=None if null_marker is None else null_marker.encode(),
     )
+
+
+Reader = Callable[[bytes, int], InputRecord]
+
+
+def reader_for(text: str | None, rule: KeyRule, *, keep_partitions: bool) -> tuple[Reader, bytes]:
+    """Return the reader of records for a format, without one that of ``rule``, and the bytes that
+    end a record. Raises CommandError.
+    """
+    if text is None:
+        return rule.read, b"\n"
+    if rule != KeyRule():
+        raise CommandError(
+            "--format cannot be combined with --key-separator, --key-regex and --null",
+            hint="name the key in the format: -f '%k:%v'",
+            code=ExitCode.USAGE,
+        )
+    if text != "json":
+        found = InputFormat.of(text)
+        return found.read, found.end
+    if keep_partitions:
+        return read_json, b"\n"
+    return lambda line, number: read_json(line, number)._replace(partition=None), b"\n"
 
 
 def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidemark.cli.output import progress, say
-from tidemark.cli.topic.lines import KeyRule, LineSource, open_lines
+from tidemark.cli.topic.lines import LineSource, open_lines
+from tidemark.cli.topic.percent_format import InputRecord, bad_line
 from tidemark.client.producer.producer import Producer
 from tidemark.runtime.clock import Clock
 
 _CHUNK_BYTES: Final = 256 * 1024
+_RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
 _REPORT_BYTES_MIN: Final = 4 * 1024 * 1024
 
 Header = tuple[str, bytes]
@@ -26,7 +28,10 @@ class ProduceJob:
     bootstrap: str
     topic: str
     source: str
-    rule: KeyRule
+    read: Callable[[bytes, int], InputRecord]
+    """Reader of a record's text, with the number of the record for messages."""
+    end: bytes
+    """Bytes between records."""
     headers: Sequence[Header]
     partition: int | None
     settings: dict[str, Any]
@@ -52,7 +57,7 @@ async def produce(job: ProduceJob, sent: Sent) -> None:
         with open_lines(job.source) as source, _progress(job, source) as advance:
             async with Producer(job.bootstrap, **job.settings) as producer:
                 await producer.partitions_for(job.topic)
-                async for lines in _line_chunks(source):
+                async for lines in _line_chunks(source, job.end):
                     await _send_lines(producer, job, lines, sent)
                     advance(source.position_bytes)
                 await producer.flush()
@@ -64,8 +69,15 @@ async def _send_lines(
     producer: Producer, job: ProduceJob, lines: Sequence[bytes], sent: Sent
 ) -> None:
     for line in lines:
-        key, value = job.rule.split(line, sent.records + 1)
-        await producer.enqueue(job.topic, value, key, partition=job.partition, headers=job.headers)
+        record = job.read(line, sent.records + 1)
+        await producer.enqueue(
+            job.topic,
+            record.value,
+            record.key,
+            partition=record.partition if job.partition is None else job.partition,
+            timestamp_ms=record.timestamp_ms,
+            headers=[*record.headers, *job.headers],
+        )
         sent.records += 1
         sent.bytes += len(line)
     if producer.statistics().records_failed:
@@ -73,12 +85,15 @@ async def _send_lines(
     await asyncio.sleep(0)
 
 
-async def _line_chunks(source: LineSource) -> AsyncIterator[list[bytes]]:
+async def _line_chunks(source: LineSource, end: bytes) -> AsyncIterator[list[bytes]]:
     """Yield whole lines in chunks: of a terminal one by one, of a file thousands at once."""
     rest = b""
+    carriage = b"\r" if end == b"\n" else b""
     while chunk := await _read_some(source):
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield [line.removesuffix(b"\r") for line in lines]
+        *lines, rest = (rest + chunk).split(end)
+        if len(rest) > _RECORD_BYTES_MAX:
+            raise bad_line(0, rest, f"has no end within {_RECORD_BYTES_MAX} bytes")
+        yield [line.removesuffix(carriage) for line in lines]
     if rest:
         yield [rest]
 

@@ -1,0 +1,84 @@
+"""Calls of ``tidemark config``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tidemark.cli.admin_client import open_admin
+from tidemark.cli.failure import CommandError
+from tidemark.client.admin.types import AlterConfig, ConfigEntry, ConfigResource
+from tidemark.runtime.exit_codes import ExitCode
+
+Row = dict[str, Any]
+
+
+async def list_all(bootstrap: str, resource: ConfigResource, *, defaults: bool) -> list[Row]:
+    """Return a row for each setting of a resource; without ``defaults`` only those that are set
+    somewhere.
+    """
+    entries = await _entries(bootstrap, resource)
+    return [_row(entry) for _, entry in sorted(entries.items()) if defaults or not entry.is_default]
+
+
+async def get(bootstrap: str, resource: ConfigResource, names: Sequence[str]) -> list[Row]:
+    """Return a row for each named setting. Raises CommandError for an unknown one.
+
+    The default of all brokers consists of what was set there, so any name may be missing.
+    """
+    entries = await _entries(bootstrap, resource)
+    for name in names:
+        if name not in entries and resource.name == "":
+            entries[name] = ConfigEntry(name, None, "not set")
+        elif name not in entries:
+            raise CommandError(
+                f"{_named(resource)} has no setting {name!r}",
+                hint="tidemark config list --all shows them",
+                code=ExitCode.USAGE,
+            )
+    return [_row(entries[name]) for name in names]
+
+
+async def change(
+    bootstrap: str,
+    resource: ConfigResource,
+    changes: Sequence[AlterConfig],
+    *,
+    validate_only: bool,
+) -> list[Row]:
+    """Change settings, all or none; return a row for each, with its value before and after. Raises
+    ClientConfigError.
+    """
+    async with open_admin(bootstrap) as admin:
+        before = (await admin.describe_configs([resource]))[resource]
+        await admin.alter_configs({resource: changes}, validate_only=validate_only)
+    return [
+        {
+            "name": each.name,
+            "before": before[each.name].value if each.name in before else None,
+            "operation": each.operation,
+            "value": each.value,
+            "outcome": "valid" if validate_only else "changed",
+        }
+        for each in changes
+    ]
+
+
+async def _entries(bootstrap: str, resource: ConfigResource) -> dict[str, ConfigEntry]:
+    async with open_admin(bootstrap) as admin:
+        return (await admin.describe_configs([resource], with_documentation=True))[resource]
+
+
+def _row(entry: ConfigEntry) -> Row:
+    default = next((each.value for each in entry.synonyms if each.source == "default"), None)
+    return {
+        "name": entry.name,
+        "value": "(secret)" if entry.is_sensitive else entry.value,
+        "source": entry.source,
+        "default": entry.value if entry.is_default else default,
+        "type": entry.kind,
+        "read_only": entry.is_read_only,
+        "documentation": entry.documentation,
+    }
+
+
+def _named(resource: ConfigResource) -> str:
+    return f"{resource.kind} {resource.name!r}" if resource.name else "the default of all brokers"

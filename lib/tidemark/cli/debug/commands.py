@@ -1,0 +1,114 @@
+"""``tidemark debug``: material for a diagnosis. Commands import their work when run."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidemark.cli import settings
+from tidemark.cli.apps import command_group
+from tidemark.cli.failure import CommandError
+from tidemark.cli.output import (
+    BootstrapOption,
+    OutputFormat,
+    OutputOption,
+    bootstrap_for,
+    print_document,
+    progress,
+    say,
+)
+from tidemark.runtime.exit_codes import ExitCode
+
+app = command_group("Collect what a diagnosis needs, and show slow requests.")
+
+_PROBLEMS_SHOWN_MAX = 5
+
+
+@app.callback()
+def debug() -> None:
+    """Collect what a diagnosis needs, and show slow requests."""
+
+
+@app.command()
+def bundle(
+    *,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FILE", help="Default: tidemark-debug-<time>.zip here."),
+    ] = None,
+    ops: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ops",
+            metavar="HOST:PORT",
+            help="HTTP address (ops.listen, rest.listen) of a process; may be repeated. Those of an"
+            " embedded cluster are added.",
+        ),
+    ] = None,
+    log_mib: Annotated[
+        int, typer.Option("--log-mib", min=0, max=1024, help="MiB of each log, from its end.")
+    ] = 8,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Write logs, configurations without secrets, metadata, metrics and stacks into a zip file.
+
+    What cannot be collected is named in its manifest.json, with the reason.
+    """
+    from tidemark.cli.debug import cluster_state, sources
+    from tidemark.cli.debug.bundle import write_bundle
+
+    for address in ops or ():
+        _check_address(address)
+    directory = settings.embedded_directory()
+    wanted = [
+        *cluster_state.of_cluster(bootstrap_for(bootstrap)),
+        *(each for address in ops or () for each in sources.of_process(address, address)),
+        *sources.of_machine(directory),
+        sources.of_settings(_settings_in_force()),
+    ]
+    if directory is not None:
+        wanted += sources.of_embedded(directory, log_mib * 1024 * 1024)
+    elif not ops:
+        say("no process was named: --ops HOST:PORT adds its metrics and stacks")
+    path = to or Path(_file_name())
+    with progress("collecting", len(wanted)) as advance:
+        written = write_bundle(path, wanted, advance)
+    if not output.is_table:
+        print_document(
+            {
+                "file": str(path),
+                "bytes": written.bytes,
+                "entries": len(written.entries),
+                "problems": written.problems,
+            },
+            output,
+        )
+        return
+    say(
+        f"{path}: {len(written.entries)} files, {written.bytes:,} bytes; read it before you send it"
+    )
+    for problem in written.problems[:_PROBLEMS_SHOWN_MAX]:
+        say(f"  missing {problem['path']}: {problem['problem']}")
+    if len(written.problems) > _PROBLEMS_SHOWN_MAX:
+        say(f"  and {len(written.problems) - _PROBLEMS_SHOWN_MAX} more, see its manifest.json")
+
+
+def _file_name() -> str:
+    from tidemark.runtime.clock import Clock
+
+    moment = datetime.fromtimestamp(Clock().wall_ms() / 1_000, tz=UTC)
+    return f"tidemark-debug-{moment:%Y%m%dT%H%M%SZ}.zip"
+
+
+def _check_address(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise CommandError(
+            f"--ops {address}: expected HOST:PORT", hint="--ops 10.0.0.1:9392", code=ExitCode.USAGE
+        )
+
+
+def _settings_in_force() -> list[dict[str, str | None]]:
+    return [{"setting": name, **settings.look_up(name)._asdict()} for name in settings.SETTINGS]
