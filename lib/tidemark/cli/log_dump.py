@@ -63,7 +63,7 @@ def dump_segment(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH",
+            metavar="PATH...",
             help=(
                 "Segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots"
                 " (.snapshot), checkpoints; or a partition's directory, for all in it."

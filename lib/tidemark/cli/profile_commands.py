@@ -35,7 +35,7 @@ def complete_names(incomplete: str) -> list[str]:
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_names)]
 ValuesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Settings; see tidemark profile show."),
+    typer.Argument(metavar="KEY=VALUE...", help="Settings; see tidemark profile show."),
 ]
 
 
@@ -69,7 +69,7 @@ def create(
 def set_values(
     name: NameArgument,
     values: Annotated[
-        list[str], typer.Argument(metavar="KEY=VALUE", help="KEY= removes a setting.")
+        list[str], typer.Argument(metavar="KEY=VALUE...", help="KEY= removes a setting.")
     ],
 ) -> None:
     """Change settings of a profile."""

@@ -12,7 +12,9 @@ from tidemark.cli.output import (
     BootstrapOption,
     OutputFormat,
     OutputOption,
+    YesOption,
     bootstrap_for,
+    confirm,
     print_document,
     print_line_document,
     print_rows,
@@ -198,6 +200,7 @@ def elect_leaders(
     everything: Annotated[
         bool, typer.Option("--all", "--all-topic-partitions", help="In all partitions.")
     ] = False,
+    yes: YesOption = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -216,6 +219,8 @@ def elect_leaders(
         )
     wanted = None if topic is None else [TopicPartition(topic, one) for one in partition or ()]
     unclean = election_type is ElectionType.UNCLEAN
+    if unclean:
+        confirm("Elect replicas that are not in sync? Records that they lack are lost", yes=yes)
     rows = run(admin.elect_leaders(bootstrap_for(bootstrap), wanted, unclean=unclean))
     if not rows and output.is_table:
         say("every partition already has the requested leader")

@@ -109,7 +109,7 @@ def holders(
 
 @app.command()
 def describe(
-    transactional_ids: Annotated[list[str], typer.Argument(metavar="ID")],
+    transactional_ids: Annotated[list[str], typer.Argument(metavar="ID...")],
     *,
     bootstrap: BootstrapOption = None,
     transport: TransportOption = TransportChoice.KAFKA,
