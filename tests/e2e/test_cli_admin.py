@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
     directory = tmp_path_factory.mktemp("cluster")
     layout = Layout.on_free_ports(directory, brokers=2, controllers=1, txn_coordinators=1)
-    cluster = DevCluster(layout)
+    cluster = DevCluster(layout, overrides={"broker": {"slow.request.ms": 1}})
     try:
         cluster.start()
         yield cluster
@@ -263,7 +263,31 @@ def test_a_bundle_has_what_every_process_says_and_no_secret(cli: Cli, tmp_path: 
         assert "task " in files[f"processes/{name}/stacks.txt"]
         assert "process_cpu_seconds_total" in files[f"processes/{name}/metrics.txt"]
         assert "zookeeper.connect" in files[f"embedded/config/{name}.json"]
+    assert json.loads(files["cluster/slow-requests.json"])["requests"]
     assert "Mode: standalone" in files["processes/zookeeper/srvr.txt"]
+
+
+@pytest.mark.feature("AD65")
+def test_slow_requests_are_shown_with_their_stages_the_slowest_first(cli: Cli) -> None:
+    create(cli, "slow")
+    where = cli.grpc[:2]
+    found = cli.json("debug", "requests", "-n", "1000", *where)
+    created = cli.json("debug", "requests", "--api", "createtopics", "-n", "1", *where)
+    assert {row["api"] for row in created} == {"CreateTopics"}
+    assert [row["total_us"] for row in found] == sorted(
+        (r["total_us"] for r in found), reverse=True
+    )
+    assert all(set(row["stages_us"]) == {"handling", "waiting", "ordering"} for row in found)
+    assert created[0]["client_id"] == "tidemark-cli"
+    shown = cli.run("debug", "requests", "--broker", "1", *where)
+    assert b"requests of 1 ms or more" in shown.stderr
+
+
+@pytest.mark.feature("AD65")
+def test_a_broker_that_does_not_answer_is_named_with_its_problem(cli: Cli) -> None:
+    done = cli.run("debug", "requests", "--broker", "9", *cli.grpc[:2])
+    assert done.returncode == ExitCode.UNAVAILABLE
+    assert b"broker 9" in done.stderr
 
 
 @pytest.mark.feature("AD64")

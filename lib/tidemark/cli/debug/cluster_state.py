@@ -16,6 +16,7 @@ from tidemark.client.admin.types import ConfigResource
 
 Call = Callable[[str], Coroutine[Any, Any, Any]]
 
+_SLOW_REQUESTS_MAX: Final = 1_000
 _TXN_TIMEOUT_MS_MAX: Final = 900_000  # transaction.max.timeout.ms
 
 
@@ -39,6 +40,19 @@ def of_cluster(bootstrap: str) -> Iterator[Source]:
     }
     for name, call in calls.items():
         yield Source(f"cluster/{name}.json", partial(_answer, call, bootstrap))
+
+
+def slow_requests_of(bootstrap: str) -> Source:
+    """Return the slow requests that brokers remember. ``bootstrap``: gRPC addresses."""
+    return Source("cluster/slow-requests.json", partial(_answer, _slow_requests, bootstrap))
+
+
+async def _slow_requests(bootstrap: str) -> Any:
+    # gRPC is imported by this source alone.
+    from tidemark.cli.debug.slow import slow_requests
+
+    found = await slow_requests(bootstrap, (), api=None, count=_SLOW_REQUESTS_MAX)
+    return {"requests": found.rows, "notes": found.notes}
 
 
 def _answer(call: Call, bootstrap: str) -> bytes:

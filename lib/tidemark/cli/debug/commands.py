@@ -11,10 +11,13 @@ from tidemark.cli.apps import command_group
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import (
     BootstrapOption,
+    GrpcBootstrapOption,
     OutputFormat,
     OutputOption,
+    TransportChoice,
     bootstrap_for,
     print_document,
+    print_rows,
     progress,
     say,
 )
@@ -22,7 +25,25 @@ from tidemark.runtime.exit_codes import ExitCode
 
 app = command_group("Collect what a diagnosis needs, and show slow requests.")
 
+SecondBootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--grpc-bootstrap",
+        metavar="HOST:PORT,...",
+        help="gRPC addresses of brokers; default: the setting grpc-bootstrap.",
+    ),
+]
 _PROBLEMS_SHOWN_MAX = 5
+_REQUEST_COLUMNS = (
+    "broker",
+    "began",
+    "api",
+    "client_id",
+    "peer",
+    "size_bytes",
+    "total_us",
+    "stages_us",
+)
 
 
 @app.callback()
@@ -49,6 +70,7 @@ def bundle(
     log_mib: Annotated[
         int, typer.Option("--log-mib", min=0, max=1024, help="MiB of each log, from its end.")
     ] = 8,
+    grpc_bootstrap: SecondBootstrapOption = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -64,6 +86,7 @@ def bundle(
     directory = settings.embedded_directory()
     wanted = [
         *cluster_state.of_cluster(bootstrap_for(bootstrap)),
+        cluster_state.slow_requests_of(bootstrap_for(grpc_bootstrap, TransportChoice.GRPC)),
         *(each for address in ops or () for each in sources.of_process(address, address)),
         *sources.of_machine(directory),
         sources.of_settings(_settings_in_force()),
@@ -93,6 +116,38 @@ def bundle(
         say(f"  missing {problem['path']}: {problem['problem']}")
     if len(written.problems) > _PROBLEMS_SHOWN_MAX:
         say(f"  and {len(written.problems) - _PROBLEMS_SHOWN_MAX} more, see its manifest.json")
+
+
+@app.command()
+def requests(
+    *,
+    broker: Annotated[
+        list[int] | None,
+        typer.Option("--broker", min=0, metavar="ID", help="Only of this broker; may be repeated."),
+    ] = None,
+    api: Annotated[
+        str | None, typer.Option("--api", help="Only of this API, as Produce or Fetch.")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="At most so many.")] = 20,
+    bootstrap: GrpcBootstrapOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show the slowest requests that brokers remember, with the time of each stage.
+
+    Brokers remember requests that took slow.request.ms or longer. Stages: handling on the event
+    loop, waiting for replicas or a coordinator, ordering behind answers of the same connection.
+    """
+    from tidemark.cli.client_calls import as_command_error, run
+    from tidemark.cli.debug.slow import slow_requests
+
+    servers = bootstrap_for(bootstrap, TransportChoice.GRPC)
+    call = slow_requests(servers, broker or (), api=api, count=count)
+    found = run(call, api="ListSlowRequests")
+    print_rows(found.rows, _REQUEST_COLUMNS, output)
+    for note in found.notes if output.is_table else ():
+        say(note)
+    if found.failures and not found.rows:
+        raise as_command_error(found.failures[0], api="ListSlowRequests")
 
 
 def _file_name() -> str:

@@ -48,8 +48,10 @@ def of_embedded(directory: Path, log_bytes_max: int) -> Iterator[Source]:
             for word in ("srvr", "mntr"):
                 yield Source(f"processes/zookeeper/{word}.txt", partial(_four_letters, port, word))
             continue
-        port = member.ports["rest" if member.kind == "controller" else "ops"]
-        yield from of_process(member.name, f"{HOST}:{port}")
+        http_port = member.ports.get("rest") or member.ports.get("ops")
+        if http_port is None:
+            continue  # no service of Tidemark
+        yield from of_process(member.name, f"{HOST}:{http_port}")
         path = layout.run_directory / f"{member.name}.yaml"
         yield Source(f"embedded/config/{member.name}.json", partial(_document, path))
     for path in sorted((layout.directory / "logs").glob("*.log*")):
