@@ -21,9 +21,8 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from tidemark.codec.buffers import Buffer as Buffer
 from tidemark.model.ids import LeaderEpoch, Offset
-
-Buffer = bytes | bytearray | memoryview
 
 HEADER_BYTES: Final = 61
 LENGTH_PREFIX_BYTES: Final = 12

@@ -20,7 +20,7 @@ class ControllerConfig(ServiceConfig):
     )
     rest_listen: Address = Field(
         "127.0.0.1:8080",
-        description="address of REST, /metrics, /livez, /readyz and /loglevel",
+        description="address of REST, /metrics, /livez, /readyz, /loglevel and /stacks",
     )
     rest_node_timeout_ms: int = Field(
         1_500,

@@ -16,7 +16,7 @@ from tidemark.client.errors import (
     error_for,
 )
 from tidemark.client.wire.framing import FrameAssembler, FrameError
-from tidemark.codec.record_batch import Buffer
+from tidemark.codec.buffers import Buffer
 from tidemark.kafka.api_versions import (
     ApiVersionsRequest,
     read_api_versions_response,

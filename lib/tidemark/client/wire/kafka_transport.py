@@ -26,7 +26,7 @@ from tidemark.client.wire.transport import (
     ProduceOutcome,
     ProducerIdentity,
 )
-from tidemark.codec.record_batch import Buffer
+from tidemark.codec.buffers import Buffer
 from tidemark.kafka import fetch, list_offsets, long_tail, metadata, produce
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import MalformedRequestError

@@ -20,7 +20,7 @@ from controller.console.visit import NotFoundError, Visit
 
 log = logging.getLogger(__name__)
 
-OPS_PATHS: Final = frozenset(("/metrics", "/livez", "/readyz", "/loglevel"))
+OPS_PATHS: Final = frozenset(("/metrics", "/livez", "/readyz", "/loglevel", "/stacks"))
 """Paths for programs, which the console passes on."""
 _SECURITY: Final = {
     "content-security-policy": (

@@ -71,7 +71,7 @@ def make_application(
     node: ControllerNode,
     registry: CollectorRegistry,
 ) -> Application:
-    """Return the application: REST, the console, and /metrics, /livez, /readyz and /loglevel."""
+    """Return the application: REST, the console, and the paths for operators, as /metrics."""
     ops = OpsApplication(registry, ready=node.problem, live=lambda: None)
     return Dispatch(make_rest(admin, config, Clock()), Console(admin.context, ops))
 
