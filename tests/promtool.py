@@ -12,6 +12,11 @@ needs_promtool = pytest.mark.skipif(
 )
 
 
+needs_prometheus = pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="prometheus is not installed"
+)
+
+
 def promtool(*words: str | Path, text: str = "") -> str:
     """Run promtool; return what it printed. AssertionError if it found something wrong."""
     done = subprocess.run(

@@ -107,6 +107,7 @@ def started_cluster(
     controllers: int = 1,
     txn_coordinators: int = 0,
     share_coordinators: int = 0,
+    has_prometheus: bool = False,
     overrides: Mapping[str, Config] | None = None,
 ) -> Cluster:
     """A cluster that is well; the caller ends it."""
@@ -116,6 +117,7 @@ def started_cluster(
         controllers=controllers,
         txn_coordinators=txn_coordinators,
         share_coordinators=share_coordinators,
+        has_prometheus=has_prometheus,
     )
     cluster = Cluster(layout, overrides=overrides)
     try:

@@ -1,6 +1,9 @@
 """A cluster of every kind of process under some load, and what its processes serve at /metrics."""
 
 import asyncio
+import json
+import shutil
+import urllib.parse
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -29,6 +32,7 @@ TOPIC: Final = "orders"
 GROUP: Final = "billing"
 SHARE_GROUP: Final = "workers"
 RECORDS: Final = 12
+HAS_PROMETHEUS: Final = shutil.which("prometheus") is not None
 SERVICES: Final = ("broker", "controller", "txn-coordinator", "share-coordinator")
 BROKER: Final = {
     "offsets.topic.num.partitions": 2,
@@ -56,6 +60,14 @@ class Metered(NamedTuple):
     def names(self, service: str) -> list[str]:
         """Processes of one kind."""
         return [one.name for one in self.cluster.layout.members() if one.kind == service]
+
+    def prometheus(self, path: str, **parameters: str) -> Any:
+        """Ask the cluster's Prometheus; return what its API calls data."""
+        port = self.cluster.layout.member("prometheus").ports["web"]
+        query = urllib.parse.urlencode(parameters)
+        url = f"http://{HOST}:{port}/api/v1/{path}?{query}"
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+            return json.load(answer)["data"]
 
     def create_topic(self) -> str:
         """Create a topic at the first broker; return its name."""
@@ -122,6 +134,7 @@ def metered_cluster(directory: Path) -> Iterator[Metered]:
         controllers=2,
         txn_coordinators=1,
         share_coordinators=1,
+        has_prometheus=HAS_PROMETHEUS,
         overrides={"broker": BROKER},
     )
     try:

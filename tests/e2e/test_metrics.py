@@ -1,11 +1,15 @@
 """Metrics of every kind of process of a real cluster, under the names of public dashboards."""
 
+import json
 import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+import yaml  # type: ignore[import-untyped]
 from e2e import metrics_page
 from e2e.kafka_wire import batch
 from e2e.metered_cluster import (
@@ -18,7 +22,7 @@ from e2e.metered_cluster import (
     metered_cluster,
 )
 from e2e.wire import to_leader
-from promtool import needs_promtool, promtool
+from promtool import needs_prometheus, needs_promtool, promtool
 from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import diagnostics_pb2, diagnostics_pb2_grpc
 from waiting import wait_for
@@ -213,3 +217,58 @@ def test_the_page_of_metrics_lists_what_processes_serve(metered: Metered) -> Non
         }, service
         labelled = {name: one for name, one in metrics.items() if one.labels}
         assert {name: shown[name] for name in labelled} == labelled
+
+
+def _queries(folder: Path) -> Iterator[str]:
+    """Every query of every panel and every alert, as Prometheus takes it."""
+    for path in sorted((folder / "dashboards").glob("*.json")):
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel["targets"]:
+                query = target["expr"].replace("$__rate_interval", "1m")
+                yield query.replace("$topic", ".*").replace("$group", ".*")
+    rules = yaml.safe_load((folder / "alerts.yaml").read_text())
+    yield from (rule["expr"] for group in rules["groups"] for rule in group["rules"])
+
+
+QUERIES = list(_queries(Path(__file__).parents[2] / "monitoring"))
+METRIC = re.compile(r"\b(?:kafka|tidemark|process)_\w+")
+
+
+@pytest.mark.feature("AD80")
+def test_every_metric_of_every_panel_and_alert_is_served(metered: Metered) -> None:
+    served: set[str] = set()
+    for service in SERVICES:
+        texts = (metered.text(name) for name in metered.names(service))
+        for name, one in metrics_page.served(texts).items():
+            served.add(f"{name}_bucket" if one.kind == "histogram" else name)
+    asked = {name for query in QUERIES for name in METRIC.findall(query)}
+    assert len(asked) > 50
+    assert asked - served == set()
+
+
+@needs_prometheus
+@pytest.mark.feature("AD81")
+def test_prometheus_scrapes_every_process_and_evaluates_every_query(metered: Metered) -> None:
+    names = {name for service in SERVICES for name in metered.names(service)}
+
+    def scraped() -> bool:
+        found = metered.prometheus("query", query="up == 1")["result"]
+        return {one["metric"]["instance"] for one in found} == names
+
+    wait_for(scraped, "every process is scraped")
+    for query in QUERIES:
+        assert metered.prometheus("query", query=query)["resultType"] == "vector", query
+    alerts = metered.prometheus("rules")["groups"][0]["rules"]
+    assert [rule for rule in alerts if rule["health"] == "err"] == []
+
+
+@needs_prometheus
+@pytest.mark.feature("AD81")
+def test_lag_can_be_asked_of_prometheus_as_public_dashboards_do(metered: Metered) -> None:
+    query = f'sum(kafka_consumergroup_lag{{consumergroup="{GROUP}"}}) by (consumergroup, topic)'
+    (found,) = wait_for(
+        lambda: metered.prometheus("query", query=query)["result"], "the group is scraped"
+    )
+    assert found["metric"] == {"consumergroup": GROUP, "topic": TOPIC}
+    brokers = metered.prometheus("query", query="kafka_brokers")["result"]
+    assert [one["value"][1] for one in brokers] == ["2"]

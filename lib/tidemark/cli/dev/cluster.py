@@ -16,6 +16,7 @@ from tidemark.cli.dev.health import member_problem, metadata_problem
 from tidemark.cli.dev.layout import (
     COORDINATORS,
     HOST,
+    PROMETHEUS,
     Layout,
     Member,
     module_of,
@@ -28,6 +29,7 @@ from tidemark.cli.dev.process import (
     start_detached,
     wait_ended,
 )
+from tidemark.cli.dev.prometheus import find_prometheus, prometheus_argv
 from tidemark.cli.dev.zookeeper import zookeeper_argv
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.clock import Clock
@@ -37,7 +39,7 @@ START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
 _LOG_LINES_SHOWN: Final = 12
-_START_ORDER: Final = ("zookeeper", "controller", "broker", *COORDINATORS)
+_START_ORDER: Final = ("zookeeper", "controller", "broker", *COORDINATORS, PROMETHEUS)
 
 Config = Mapping[str, object]
 Report = Callable[[str], None]
@@ -221,6 +223,8 @@ class DevCluster:
     def _argv(self, member: Member) -> list[str]:
         if member.kind == "zookeeper":
             return zookeeper_argv(self.layout)
+        if member.kind == PROMETHEUS:
+            return prometheus_argv(self.layout, member)
         if member.kind not in COORDINATORS:
             self.layout.data_path(member.name).mkdir(parents=True, exist_ok=True)
         path = self.layout.run_directory / f"{member.name}.yaml"
@@ -267,7 +271,9 @@ class DevCluster:
         }
 
     def _check_installed(self, kinds: set[str]) -> None:
-        for kind in sorted(kinds - {"zookeeper"}):
+        if PROMETHEUS in kinds:
+            find_prometheus()
+        for kind in sorted(kinds - {"zookeeper", PROMETHEUS}):
             if importlib.util.find_spec(module_of(kind)) is None:
                 raise CommandError(
                     f"the {kind} service is not installed in {sys.prefix}",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,7 +39,7 @@ def up(
     ] = None,
     base_port: Annotated[
         int | None,
-        typer.Option("--base-port", help="First port; all ports are within the next 110."),
+        typer.Option("--base-port", help="First port; all ports are within the next 120."),
     ] = None,
     port: Annotated[
         list[str] | None,
@@ -47,8 +47,14 @@ def up(
             "--port",
             metavar="KIND=PORT",
             help="Move one kind: zookeeper, controller_grpc, rest, client, internal, grpc, ops,"
-            " txn_grpc, txn_ops, share_grpc or share_ops. The first of consecutive ports; may be"
-            " repeated.",
+            " txn_grpc, txn_ops, share_grpc, share_ops or prometheus. The first of consecutive"
+            " ports; may be repeated.",
+        ),
+    ] = None,
+    metrics: Annotated[
+        bool | None,
+        typer.Option(
+            "--metrics/--no-metrics", help="Run Prometheus too, if it is installed. Default no."
         ),
     ] = None,
     timeout: Annotated[
@@ -68,7 +74,12 @@ def up(
         "share_coordinators": share_coordinators,
     }
     shape = _wanted_shape(kept, asked, base_port, _read_ports(port or []))
-    if kept is not None and shape != kept:
+    if metrics is not None:
+        shape = replace(shape, has_prometheus=metrics)
+    # Prometheus can be added to a cluster that runs; everything else takes a restart.
+    unchanged = shape if kept is None else replace(shape, has_prometheus=kept.has_prometheus)
+    removed = kept is not None and kept.has_prometheus and not shape.has_prometheus
+    if kept is not None and (unchanged != kept or removed):
         _refuse_while_running(DevCluster(Layout(directory, kept)))
     cluster = DevCluster(Layout(directory, shape), report=say)
     started = cluster.start(timeout)
@@ -167,7 +178,7 @@ def _wanted_shape(
 
     shape = kept or Shape.default()
     base = shape.ports if base_port is None else Ports.from_base(base_port)
-    counts = {name: count for name, count in asked.items() if count is not None}
+    counts: dict[str, Any] = {name: count for name, count in asked.items() if count is not None}
     return replace(shape, ports=base.changed(ports), **counts)
 
 
@@ -191,10 +202,12 @@ def _addresses(layout: "Layout") -> dict[str, str]:
     from tidemark.cli.dev.layout import HOST
 
     ports = layout.shape.ports
+    web = {"prometheus": f"http://{HOST}:{ports.prometheus}"} if layout.shape.has_prometheus else {}
     return {
         "bootstrap": layout.bootstrap,
         "grpc": layout.grpc_bootstrap,
         "rest": f"http://{HOST}:{ports.rest}",
+        **web,
         "zookeeper": layout.zookeeper_connect,
         "directory": str(layout.directory),
     }

@@ -6,7 +6,8 @@ import struct
 from collections.abc import Set
 from typing import Final
 
-from tidemark.cli.dev.layout import HOST, Member
+from tidemark.cli.dev.layout import HOST, PROMETHEUS, Member
+from tidemark.cli.dev.prometheus import prometheus_problem
 from tidemark.cli.dev.zookeeper import zookeeper_problem
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import read_response_header, request_header
@@ -27,6 +28,8 @@ def member_problem(member: Member) -> str | None:
     """Return why a process is not ready; None if it is."""
     if member.kind == "zookeeper":
         return zookeeper_problem(member.ports["client"])
+    if member.kind == PROMETHEUS:
+        return prometheus_problem(member)
     # A controller serves /readyz on its REST port, other processes on a port for operators.
     return readiness_problem(member.ports["rest" if member.kind == "controller" else "ops"])
 

@@ -18,10 +18,11 @@ TXN_COORDINATOR: Final = "txn-coordinator"
 SHARE_COORDINATOR: Final = "share-coordinator"
 COORDINATORS: Final = (TXN_COORDINATOR, SHARE_COORDINATOR)
 """Services that keep everything on the brokers."""
+PROMETHEUS: Final = "prometheus"
 _FORMAT: Final = 1
 # Below the range that the kernel assigns to outgoing connections.
 _FREE_PORTS: Final = (20_000, 32_000)
-_PORTS_IN_BLOCK: Final = 110
+_PORTS_IN_BLOCK: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,11 @@ class Ports:
     txn_ops: int = 9492
     share_grpc: int = 19_290
     share_ops: int = 9592
+    prometheus: int = 9090
 
     @classmethod
     def from_base(cls, base: int) -> "Ports":
-        """Return ports that are all below ``base + 110``."""
+        """Return ports that are all below ``base + 120``."""
         kinds = cls.__dataclass_fields__
         return cls(**{kind: base + 10 * place for place, kind in enumerate(kinds)})
 
@@ -70,6 +72,7 @@ class Shape:
     ports: Ports = field(default_factory=Ports)
     txn_coordinators: int = 0
     share_coordinators: int = 0
+    has_prometheus: bool = False
 
     def __post_init__(self) -> None:
         least_counts = {"brokers": 1, "controllers": 1}
@@ -119,7 +122,7 @@ class Member:
     """One process of the cluster. ``ports`` maps the use of each port to its number."""
 
     name: str
-    kind: str  # zookeeper, controller, broker, or one of COORDINATORS
+    kind: str  # zookeeper, controller, broker, one of COORDINATORS, or PROMETHEUS
     number: int
     ports: Mapping[str, int]
 
@@ -154,10 +157,13 @@ class Layout:
         controllers: int = 2,
         txn_coordinators: int = 0,
         share_coordinators: int = 0,
+        has_prometheus: bool = False,
     ) -> "Layout":
         """Return a layout with a block of free ports, for tests."""
         ports = Ports.from_base(free_port_block())
-        shape = Shape(brokers, controllers, ports, txn_coordinators, share_coordinators)
+        shape = Shape(
+            brokers, controllers, ports, txn_coordinators, share_coordinators, has_prometheus
+        )
         return cls(directory, shape)
 
     @property
@@ -202,6 +208,7 @@ class Layout:
             *self._controllers(),
             *self._brokers(),
             *self._coordinators(),
+            *self._prometheus(),
         )
 
     def member(self, name: str) -> Member:
@@ -234,6 +241,10 @@ class Layout:
                 "ops": ports.ops + place,
             }
             yield Member(f"broker-{place + 1}", "broker", place + 1, used)
+
+    def _prometheus(self) -> Iterator[Member]:
+        if self.shape.has_prometheus:
+            yield Member(PROMETHEUS, PROMETHEUS, 1, {"web": self.shape.ports.prometheus})
 
     def _coordinators(self) -> Iterator[Member]:
         shape, ports = self.shape, self.shape.ports
@@ -268,7 +279,7 @@ def port_is_free(port: int) -> bool:
 
 
 def free_port_block() -> int:
-    """Return the first of 110 free ports in a row. Raises CommandError if there are none."""
+    """Return the first of 120 free ports in a row. Raises CommandError if there are none."""
     first, last = _FREE_PORTS
     blocks = list(range(first, last, _PORTS_IN_BLOCK))
     random.SystemRandom().shuffle(blocks)
