@@ -21,7 +21,7 @@ JAVA_TESTS := tests/conformance/test_java_clients.py tests/conformance/test_java
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo alerts sparkzip bench sim scenario fuzz chaos soak conformance ci clean
+.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo alerts sparkzip images bench sim scenario fuzz chaos soak conformance ci clean
 
 help: ## print this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -93,6 +93,9 @@ demo: setup ## the main job end to end, with kills: make demo INPUT=path FAULTS=
 
 sparkzip: setup ## build/tidemark_spark.zip and build/tidemark_jobs.zip for spark-submit --py-files
 	$(BIN)/python tools/spark_zip.py
+
+images: setup ## container images of the services, ZooKeeper and Spark, as archives in build/images
+	PYTHONPATH=tools $(BIN)/python -m images $(ARGS)
 
 bench: setup ## measure against a floor in the same run; JSON in bench-results/ and a table
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
