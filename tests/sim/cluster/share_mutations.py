@@ -230,6 +230,7 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "gives a key to several members": ("under key order no two members hold one key",),
     "releases a key before the acknowledgement is written": (
         "under key order the earlier records of a key are finished",
+        "under key order no two members hold one key",
     ),
 }
 """Promises that each mutation breaks; only a failure of one of these counts as found."""
@@ -240,8 +241,8 @@ def options_for(name: str) -> ShareOptions:
     return ShareOptions(
         faults=_FOUND_BY.get(name),
         has_reset=name in _OF_RESETS or None,
-        has_keys=name in _OF_KEYS or None,
-        has_transactions=name in _OF_TRANSACTIONS or None,
+        has_keys=name in _OF_KEYS,
+        has_transactions=name in _OF_TRANSACTIONS,
     )
 
 
