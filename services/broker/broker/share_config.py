@@ -89,6 +89,12 @@ class ShareConfig(ShareMembershipConfig):
         " dead-letter queue, because the broker writes there on behalf of producers that need no"
         " right to; empty: any name",
     )
+    errors_deadletterqueue_append_timeout_ms: int = Field(
+        20_000,
+        ge=100,
+        description="time to wait until the in-sync replicas of a dead-letter queue have the copies"
+        " of one transaction; after it the transaction is aborted, and the copies are made again",
+    )
     share_coordinator_write_timeout_ms: int = Field(
         5_000,
         ge=1,

@@ -20,6 +20,7 @@ from tidemark.model.share_state import (
 )
 
 from sim.checkers import require
+from sim.cluster.share_letters import Letters
 from sim.cluster.share_transactions import Transactions
 
 FINISHING = {AcknowledgeType.ACCEPT, AcknowledgeType.REJECT}
@@ -49,7 +50,9 @@ class Deliveries:
     pending: dict[int, TransactionKey] = field(default_factory=dict)
     """Offsets whose member was told that their acknowledgement is pending."""
     finished: set[int] = field(default_factory=set)
-    """Offsets that are finished in the durable state, besides those before the start."""
+    """Offsets that are finished or dead letters in the durable state, besides those before the
+    start.
+    """
     start: int = 0
     """Start in the durable state."""
 
@@ -76,6 +79,7 @@ class ShareHistory:
 
     limit: int
     """Greatest delivery count."""
+    letters: Letters = field(default_factory=Letters)
     deliveries: dict[tuple[SharePartitionKey, int], Deliveries] = field(
         default_factory=lambda: defaultdict(Deliveries)
     )
@@ -124,7 +128,7 @@ class ShareHistory:
                 "only what is rejected, or delivered too often, is archived",
                 f"{where}: {one.attempts[offset]} deliveries",
             )
-        if state in TERMINAL_STATES:
+        if state in TERMINAL_STATES or state is DeliveryState.ARCHIVING:
             one.finished.add(offset)
 
     def is_passed(self, key: SharePartitionKey, state_epoch: int, offset: int) -> None:

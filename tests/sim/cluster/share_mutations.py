@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.core.share import acknowledgement, share_partition, state_writes
+from broker.core.share import acknowledgement, letter_copies, share_partition, state_writes
 from broker.core.share.acknowledgement import DONE
+from broker.core.share.dead_letters import DeadLetters
 from broker.core.share.key_order import KeyOrder
 from broker.core.share.settings import ShareSettings
 from broker.core.share.share_partition import SharePartition
@@ -31,6 +32,7 @@ _write = ShareStates.write
 _read = ShareStates.read
 _initialize = ShareStates.initialize
 _settings_of = ShareSettings.of
+_archiving = DeadLetters.archiving
 _end_transaction = ShareStates.end_transaction
 
 
@@ -134,6 +136,16 @@ def _always_committed(states: Any, end: Any, wall_ms: int) -> Any:
     return _end_transaction(states, end._replace(commits=True), wall_ms)
 
 
+def _nothing_archived(letters: Any, attempt: Any) -> Any:
+    return replace(_archiving(letters, attempt), pending=())
+
+
+def _archived_at_once(letters: Any, attempt: Any) -> Any:
+    write = _archiving(letters, attempt)
+    batches = tuple(StateBatch(*one[:4]) for one in write.pending)
+    return replace(write, pending=(), batches=batches)
+
+
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "writes locks as acknowledgements": (
         (state_writes, "_unwritten_batches", _acquired_is_acknowledged),
@@ -165,6 +177,11 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (SharePartition, "loaded", _without_pending),
     ),
     "ends every transaction with a commit": ((ShareStates, "end_transaction", _always_committed),),
+    "copies dead letters without the archiving": ((DeadLetters, "archiving", _nothing_archived),),
+    "archives dead letters outside of the transaction": (
+        (DeadLetters, "archiving", _archived_at_once),
+    ),
+    "copies dead letters outside of the transaction": ((letter_copies, "TRANSACTIONAL_BIT", 0),),
     "gives a key to several members": ((KeyOrder, "may_take", _whoever_asks),),
     "releases a key before the acknowledgement is written": (
         (SharePartition, "acknowledge", _keys_free_at_once),
@@ -186,6 +203,11 @@ _OF_RESETS: Final = (
 _OF_KEYS: Final = (
     "gives a key to several members",
     "releases a key before the acknowledgement is written",
+)
+_OF_LETTERS: Final = (
+    "copies dead letters without the archiving",
+    "archives dead letters outside of the transaction",
+    "copies dead letters outside of the transaction",
 )
 _OF_TRANSACTIONS: Final = (
     "drops pending acknowledgements at a new leader",
@@ -227,6 +249,14 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "applies an acknowledgement twice": ("only the holder of a lock acknowledges",),
     "drops pending acknowledgements at a new leader": ("an open transaction holds its records",),
     "ends every transaction with a commit": ("acknowledgements end as their transaction",),
+    "copies dead letters without the archiving": (
+        "each dead letter exactly once",
+        "after healing every record is finished",
+    ),
+    "archives dead letters outside of the transaction": (
+        "a dead letter is archived together with its copy",
+    ),
+    "copies dead letters outside of the transaction": ("each dead letter exactly once",),
     "gives a key to several members": ("under key order no two members hold one key",),
     "releases a key before the acknowledgement is written": (
         "under key order the earlier records of a key are finished",
@@ -243,6 +273,7 @@ def options_for(name: str) -> ShareOptions:
         has_reset=name in _OF_RESETS or None,
         has_keys=name in _OF_KEYS,
         has_transactions=name in _OF_TRANSACTIONS,
+        has_letters=name in _OF_LETTERS,
     )
 
 

@@ -33,6 +33,7 @@ def sharing_config(number: int, timing: Timing) -> BrokerConfig:
         "group_share_min_record_lock_duration_ms": LOCK_MS,
         "group_share_delivery_count_limit": LIMIT,
         "share_coordinator_write_timeout_ms": 900,
+        "errors_deadletterqueue_append_timeout_ms": 1_200,
     }
     return coordinating_config(number, timing).model_copy(update=changed)
 

@@ -34,8 +34,10 @@ from sim.cluster.share_history import ShareHistory
 
 Delivered = tuple[int, DeliveryState]
 """Delivery count and state of an offset, in the order in which they replace one another."""
-Held = tuple[TransactionKey, Delivered]
-"""Open transaction of an offset, with the delivery count and the state after a commit."""
+Held = tuple[TransactionKey, Delivered, DeliveryState]
+"""Open transaction of an offset, with the delivery count and the state after a commit, and the
+state until then: ACQUIRED, or ARCHIVING of a dead letter.
+"""
 NEVER: Final[Delivered] = (0, DeliveryState.AVAILABLE)
 
 
@@ -54,10 +56,9 @@ class KeptState:
     def drop_outranked(self) -> None:
         """Drop pending acknowledgements of records that were delivered since, or are passed."""
         self.pending = {
-            offset: (transaction, (count, outcome))
-            for offset, (transaction, (count, outcome)) in self.pending.items()
-            if offset >= self.start
-            and self.by_offset.get(offset, NEVER) <= (count, DeliveryState.ACQUIRED)
+            offset: (transaction, (count, outcome), before)
+            for offset, (transaction, (count, outcome), before) in self.pending.items()
+            if offset >= self.start and self.by_offset.get(offset, NEVER) <= (count, before)
         }
 
 
@@ -157,9 +158,14 @@ class ShareStateLog:
                 if held[0].producer_id == record.producer_id
                 and held[0].producer_epoch < end.open_from
             }
-            for offset, (transaction, (count, outcome)) in over.items():
+            for offset, (transaction, (count, outcome), before) in over.items():
                 self.history.transactions.ends(transaction, commits=end.commits)
                 del kept.pending[offset]
+                if before is DeliveryState.ARCHIVING:
+                    if end.commits:
+                        self.history.letters.archives((key.topic_id, offset))
+                        kept.by_offset[offset] = (count, outcome)
+                    continue
                 state = outcome if end.commits else DeliveryState.AVAILABLE
                 self._delivers(key, kept, offset, (count, state))
 
@@ -175,12 +181,15 @@ class ShareStateLog:
             "a record whose acknowledgement was answered stays finished",
             f"{key}@{offset}: {delivered} after {before}",
         )
+        state, letter = before[1], (key.topic_id, offset)
+        self.history.letters.is_kept(letter, kept.state_epoch, state, delivered[1])
         kept.by_offset[offset] = delivered
         self.history.is_written(key, kept.state_epoch, offset, *delivered)
 
     def _moves_start(self, key: SharePartitionKey, kept: KeptState, start: int) -> None:
         for offset in range(kept.start, start) if kept.start != UNKNOWN_START else ():
-            kept.by_offset.pop(offset, None)
+            passed = kept.by_offset.pop(offset, NEVER)
+            self.history.letters.is_passed((key.topic_id, offset), passed[1])
             self.history.is_passed(key, kept.state_epoch, offset)
         kept.start = max(kept.start, start)  # a write that arrives late has an earlier start
         self.history.starts(key, kept.state_epoch, kept.start)
@@ -208,11 +217,14 @@ class ShareStateLog:
         )
 
     def is_finished(self, key: SharePartitionKey, state_epoch: int, offset: int) -> bool:
-        """Return True if the record is finished, or if the state has begun again since."""
+        """Return True if the record is finished or a dead letter, or if the state has begun again
+        since.
+        """
         kept = self.states.get(key)
         if kept is None or kept.state_epoch != state_epoch or offset < kept.start:
             return True
-        return kept.by_offset.get(offset, NEVER)[1] in TERMINAL_STATES
+        state = kept.by_offset.get(offset, NEVER)[1]
+        return state in TERMINAL_STATES or state is DeliveryState.ARCHIVING
 
 
 def _held(
@@ -234,4 +246,4 @@ def _by_offset(batches: tuple[StateBatch, ...], start: int) -> Iterator[tuple[in
 def _pending_by_offset(batches: tuple[PendingBatch, ...]) -> Iterator[tuple[int, Held]]:
     for one in batches:
         for offset in range(one.first_offset, one.last_offset + 1):
-            yield offset, (one.transaction, (one.delivery_count, one.outcome))
+            yield offset, (one.transaction, (one.delivery_count, one.outcome), one.before)

@@ -34,6 +34,7 @@ from sim.cluster.share_copier import ShareCopier
 from sim.cluster.share_faults import SHARE_FAULTS
 from sim.cluster.share_history import ShareHistory
 from sim.cluster.share_keys import KeyedProducer, Keys
+from sim.cluster.share_letters import QUEUE
 from sim.cluster.share_member import AGAIN, GROUP, Delivered, ShareMember, share_key
 from sim.cluster.share_processes import (
     LIMIT,
@@ -63,8 +64,9 @@ LONG_LOCK_MS: Final = 1_300
 """Locks that outlast the session of a member, in this share of the seeds."""
 KEY_ORDER: Final = 0.35
 TRANSACTIONS: Final = 0.3
-"""Shares of the seeds in which the group orders records by key, and in which a member acknowledges
-within transactions.
+LETTERS: Final = 0.35
+"""Shares of the seeds in which the group orders records by key, in which a member acknowledges
+within transactions, and in which the group has a dead-letter queue.
 """
 _OUTCOMES: Final = (
     (AcknowledgeType.ACCEPT, 78),
@@ -86,10 +88,14 @@ class ShareOptions(Options):
     """True if the group orders records by key; None: drawn."""
     has_transactions: bool | None = None
     """True if a member acknowledges within transactions; None: drawn."""
+    has_letters: bool | None = None
+    """True if the group has a dead-letter queue; None: drawn."""
 
 
-def _topics(seed: int, *, has_transactions: bool) -> list[SimTopic]:
-    """Return two topics for producers, the coordinators' own, and last the one for copies."""
+def _topics(seed: int, *, has_transactions: bool, has_letters: bool) -> list[SimTopic]:
+    """Return two topics for producers, the coordinators' own, the dead-letter queue, and last the
+    one for copies.
+    """
 
     def replicas(number: int) -> tuple[int, ...]:
         start = (seed + number) % 3
@@ -108,11 +114,18 @@ def _topics(seed: int, *, has_transactions: bool) -> list[SimTopic]:
         one.partition = partition
         one.ledger = PrunedLedger(one.title)
         topics.append(one)
-    if has_transactions:
+    if has_transactions or has_letters:
         compacted = {**data, "cleanup.policy": "compact", "delete.retention.ms": "200"}
         state = make_topic(5, TRANSACTION_STATE, compacted, replicas(6))
         state.ledger = StateLedger(state.title)
-        topics += [state, make_topic(6, "copies", dict(data), replicas(7))]
+        topics.append(state)
+    if has_letters:
+        queue = {**data, "errors.deadletterqueue.group.enable": "true"}
+        letters = make_topic(7, QUEUE, queue, replicas(8))
+        letters.ledger = StateLedger(letters.title)
+        topics.append(letters)
+    if has_transactions:
+        topics.append(make_topic(6, "copies", dict(data), replicas(7)))
     return topics
 
 
@@ -132,12 +145,15 @@ class ShareWorld(CoordinatedWorld):
         is_reset_drawn, is_long_drawn = apart.chance(RESETS), apart.chance(LONG_LOCKS)
         self.has_keys = _drawn(apart, KEY_ORDER, options.has_keys)
         self.has_transactions = _drawn(apart, TRANSACTIONS, options.has_transactions)
+        self.has_letters = _drawn(apart, LETTERS, options.has_letters)
         self._has_reset = is_reset_drawn or bool(options.has_reset)
-        if self.has_keys:
-            self.group_configs = {GROUP: {"share.record.order": "key"}}
-        topics = _topics(seed, has_transactions=self.has_transactions)
+        order = {"share.record.order": "key"} if self.has_keys else {}
+        letters = {"errors.deadletterqueue.topic.name": QUEUE} if self.has_letters else {}
+        self.group_configs = {GROUP: order | letters} if order | letters else {}
+        self.has_txn_coordinator = self.has_transactions or self.has_letters
+        topics = _topics(seed, has_transactions=self.has_transactions, has_letters=self.has_letters)
         super().__init__(seed, options, topics, kind=SHARE, prefix="s")
-        if self.has_transactions:
+        if self.has_txn_coordinator:
             replica = CoordinatorReplica(1, self.network.host("t1"), TXN)
             self.coordinators.append(replica)
         self.inputs = self.topics[:2]
@@ -147,6 +163,7 @@ class ShareWorld(CoordinatedWorld):
         self.txn_log = StateLog(TRANSACTION_STATE)
         self.txn_history = TxnHistory()
         self.history = ShareHistory(LIMIT)
+        self.history.letters.is_copied = self.has_letters
         if self.has_keys:
             self.history.key_of = Keys({share_key(one): one for one in self.inputs}).of
         self.state_logs = {
@@ -171,7 +188,7 @@ class ShareWorld(CoordinatedWorld):
     def shards(self) -> set[tuple[str, int]]:
         """See CoordinatedWorld."""
         shards = {(SHARE, shard) for shard in self.state_logs}
-        return shards | {(TXN, 0)} if self.has_transactions else shards
+        return shards | {(TXN, 0)} if self.has_txn_coordinator else shards
 
     def make_coordinator(self, replica: CoordinatorReplica) -> CoordinatorProcess:
         """See CoordinatedWorld."""
@@ -255,6 +272,8 @@ class ShareWorld(CoordinatedWorld):
         """Take the state's records."""
         if topic.name == TRANSACTION_STATE:
             self._take_decisions(hosted, start)
+        if topic.name == QUEUE:
+            self._take_copies(hosted, start)
         if topic.name != SHARE_GROUP_STATE:
             return
         log = self.state_logs[topic.partition]
@@ -271,6 +290,13 @@ class ShareWorld(CoordinatedWorld):
                     log.takes(record)
                 elif isinstance(record, TransactionEndRecord):
                     log.ends_transactions(record)
+
+    def _take_copies(self, hosted: HostedPartition, start: int) -> None:
+        topics = {one.name: bytes(one.topic_id) for one in self.inputs}
+        for batch, header in batches_of(hosted, start, hosted.partition.high_watermark):
+            if not header.is_control:
+                self.note("letters", f"{header.record_count} copies", self.topics[0])
+            self.history.letters.takes(batch, header, topics)
 
     def _take_decisions(self, hosted: HostedPartition, start: int) -> None:
         """Take the outcomes of transactions."""
@@ -313,7 +339,10 @@ class ShareWorld(CoordinatedWorld):
     def _drain(self) -> None:
         """Wait until every record is finished."""
         self.is_resting = False
-        self.pass_until(self.now + DRAIN_MS, lambda: self._starts() == self._ends())
+        self.pass_until(
+            self.now + DRAIN_MS,
+            lambda: self._starts() == self._ends() and self.history.letters.is_complete,
+        )
 
     def _ends(self) -> dict[SharePartitionKey, int]:
         return {share_key(one): one.ledger.end for one in self.inputs}
@@ -327,3 +356,4 @@ class ShareWorld(CoordinatedWorld):
     def _compare(self) -> None:
         super()._compare()
         self.history.ends(self._starts(), self._ends())
+        self.history.letters.end()

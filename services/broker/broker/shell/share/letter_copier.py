@@ -52,7 +52,6 @@ TRANSACTION_TIMEOUT_MS: Final = 60_000
 """Time after which the txn-coordinator aborts what a leader has left behind, unless the next leader
 does it before.
 """
-APPEND_TIMEOUT_MS: Final = 20_000
 SOURCE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Batches of the log that are read for one transaction; the first is read whole."""
 _ALL_IN_SYNC: Final = -1
@@ -261,12 +260,12 @@ class LetterCopier:
             ),
             current_leader_epoch=leader.leader_epoch,
             acks=_ALL_IN_SYNC,
-            timeout_ms=APPEND_TIMEOUT_MS,
+            timeout_ms=self._facts.config.errors_deadletterqueue_append_timeout_ms,
             transactional_id=work.transactional_id,
         )
         call = AppendCall(await self._channels.channel(leader.grpc_endpoint), leader.grpc_endpoint)
         try:
-            async with asyncio.timeout(2 * APPEND_TIMEOUT_MS / 1_000):
+            async with asyncio.timeout(request.timeout_ms / 1_000):
                 await call.wait_open()
                 for batch in work.copies.batches:
                     request.batches = batch
