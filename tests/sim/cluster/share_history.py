@@ -226,6 +226,7 @@ class ShareHistory:
             )
             term.counts[offset] = count
             one.attempts[offset] += 1
+            self.letters.is_delivered((term.key.topic_id, offset), term.state_epoch, count)
             term.locks[offset] = Held(member, now + lock_ms)
             term.members[offset] = member
 

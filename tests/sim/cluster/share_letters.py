@@ -31,6 +31,8 @@ class Letters:
     """True if the group names a queue."""
     waiting: dict[At, set[int]] = field(default_factory=dict)
     """State epochs in which an offset became a letter, as the state's log has it."""
+    delivered: dict[tuple[At, int], int] = field(default_factory=dict)
+    """Count of the last delivery, by offset and state epoch."""
     archived: Counter[At] = field(default_factory=Counter)
     """Number of committed transactions that archived an offset."""
     copies: Counter[At] = field(default_factory=Counter)
@@ -48,13 +50,23 @@ class Letters:
             return
         if state is DeliveryState.ARCHIVING:
             self.waiting.setdefault(at, set()).add(state_epoch)
-        is_moved = before is DeliveryState.ARCHIVING and state is not before
-        require(not is_moved, TOGETHER, f"offset {at[1]}: {state.name} without a transaction")
+        is_moved = before is DeliveryState.ARCHIVING and state is DeliveryState.ARCHIVED
+        require(not is_moved, TOGETHER, f"offset {at[1]}: archived without a transaction")
 
-    def is_passed(self, at: At, state: DeliveryState) -> None:
+    def is_delivered(self, at: At, state_epoch: int, count: int) -> None:
+        """Record a delivery. A rejection whose write was not answered is in the log, and the record
+        may be delivered again.
+        """
+        self.delivered[at, state_epoch] = count
+
+    def is_passed(self, at: At, state_epoch: int, count: int, state: DeliveryState) -> None:
         """Check an offset that the start has passed."""
         is_waiting = self.is_copied and state is DeliveryState.ARCHIVING
-        require(not is_waiting, TOGETHER, f"offset {at[1]}: the start has passed it")
+        require(
+            not is_waiting or self.delivered.get((at, state_epoch), 0) > count,
+            TOGETHER,
+            f"offset {at[1]}: the start has passed it",
+        )
 
     def archives(self, at: At) -> None:
         """Record a committed transaction that archives a letter."""

@@ -189,7 +189,8 @@ class ShareStateLog:
     def _moves_start(self, key: SharePartitionKey, kept: KeptState, start: int) -> None:
         for offset in range(kept.start, start) if kept.start != UNKNOWN_START else ():
             passed = kept.by_offset.pop(offset, NEVER)
-            self.history.letters.is_passed((key.topic_id, offset), passed[1])
+            letter = (key.topic_id, offset)
+            self.history.letters.is_passed(letter, kept.state_epoch, *passed)
             self.history.is_passed(key, kept.state_epoch, offset)
         kept.start = max(kept.start, start)  # a write that arrives late has an earlier start
         self.history.starts(key, kept.state_epoch, kept.start)

@@ -33,7 +33,7 @@ class Told:
         self.copies(3)
         self.ends(commits=True)
         self.letters.archives(AT)
-        self.letters.is_passed(AT, ARCHIVED)
+        self.letters.is_passed(AT, 1, 1, ARCHIVED)
 
     def copies(self, offset: int, producer: int = 7) -> None:
         order = CopyOrder(
@@ -86,7 +86,7 @@ def archived_by_itself(told: Told) -> None:
 
 
 def passed_before_the_copy(told: Told) -> None:
-    told.letters.is_passed((TOPIC_ID, 4), ARCHIVING)
+    told.letters.is_passed((TOPIC_ID, 4), 1, 1, ARCHIVING)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,16 @@ def test_an_offset_may_be_a_letter_again_after_a_reset() -> None:
     told.letters.end()
 
 
+def test_a_record_that_was_delivered_again_is_no_letter() -> None:
+    told = Told()
+    told.letters.is_kept((TOPIC_ID, 4), 1, AVAILABLE, ARCHIVING)
+    told.letters.is_delivered((TOPIC_ID, 4), 1, 2)
+    told.letters.is_passed((TOPIC_ID, 4), 1, 1, ARCHIVING)
+    told.letters.end()
+
+
 def test_without_a_queue_nothing_is_expected() -> None:
     letters = Letters()
     letters.is_kept(AT, 1, ARCHIVING, ARCHIVED)
-    letters.is_passed(AT, ARCHIVING)
+    letters.is_passed(AT, 1, 1, ARCHIVING)
     letters.end()
