@@ -32,6 +32,7 @@ REACHED = (
     "reset 0:",
     "cleaners compact",
     "network cuts",
+    "letters 1",
 )
 
 pytestmark = pytest.mark.filterwarnings(
