@@ -1,5 +1,6 @@
 """Topics, groups and queues of dead letters, and what committed readers find in a queue."""
 
+import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from e2e.share_wire import (
     find_coordinator,
     port_of,
 )
+from tidemark.cli.share import admin
 from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import share_pb2 as pb
 from tidemark_wire.v1 import share_pb2_grpc
@@ -170,6 +172,11 @@ class Letters:
     def problem(self) -> str:
         """Why the queue cannot be written."""
         return str(self.lag().dead_letter_problem)
+
+    def described(self) -> str:
+        """The problem as ``tidemark share describe`` shows it."""
+        (row,) = asyncio.run(admin.describe(self.cluster.bootstrap, [self.group]))
+        return str(row["partitions"][0]["dead_letter_problem"])
 
     def archiving(self) -> int:
         """Number of letters that are not copied."""

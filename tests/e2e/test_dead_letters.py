@@ -87,6 +87,7 @@ def test_letters_wait_for_a_queue_that_cannot_be_written_and_nothing_else_does(
     letters.put(5)
     assert member.take() == [(10, 14, 1)]
     assert letters.archiving() == 3
+    assert words in letters.described()
     letters.mend(queue)
     letters.wait_for_letters([0, 5, 6])
     wait_for(lambda: not letters.problem() and not letters.archiving(), letters.problem)

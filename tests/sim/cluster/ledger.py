@@ -152,8 +152,9 @@ class Ledger:
 
     def agrees(self, broker: int, batches: Sequence[Stored], *, log_start: int = 0) -> None:
         """Check a replica's whole log: below the committed end it is the committed one."""
-        below = [batch for batch in batches if batch.last < self.end]
-        expected = [batch for batch in self.committed if batch.first >= log_start]
+        # A log may start within a batch, which it has as a whole.
+        below = [batch for batch in batches if log_start <= batch.last < self.end]
+        expected = [batch for batch in self.committed if batch.last >= log_start]
         for mine, theirs in zip(expected, below, strict=False):
             require(
                 mine[:4] == theirs[:4],

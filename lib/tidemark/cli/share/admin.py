@@ -45,6 +45,7 @@ async def describe(bootstrap: str, group_ids: Sequence[str]) -> list[Row]:
                     "start_offset": each.start_offset,
                     "lag": each.lag,
                     "leader_epoch": each.leader_epoch,
+                    "dead_letter_problem": each.dead_letter_problem,
                     "members": sum(at in member.assignment for member in group.members),
                 }
                 for at, each in sorted(offsets.items())

@@ -41,7 +41,15 @@ from tidemark.cli.output import (
 
 app = command_group("List, describe, consume and reset share groups.")
 
-_PARTITION_COLUMNS = ("topic", "partition", "start_offset", "lag", "leader_epoch", "members")
+_PARTITION_COLUMNS = (
+    "topic",
+    "partition",
+    "start_offset",
+    "lag",
+    "leader_epoch",
+    "members",
+    "dead_letter_problem",
+)
 _COUNTS = (
     "start_offset",
     "end_offset",

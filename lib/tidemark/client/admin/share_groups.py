@@ -56,7 +56,10 @@ class ShareGroupAdmin(AdminCalls):
         _raise(_partition_problem(answer.groups[0].topics, doing))
         return {
             TopicPartition(topic.topic_name, each.partition_index): ShareGroupOffset(
-                _known(each.start_offset), each.leader_epoch, _known(each.lag)
+                _known(each.start_offset),
+                each.leader_epoch,
+                _known(each.lag),
+                each.error_message or None,
             )
             for topic in answer.groups[0].topics
             for each in topic.partitions

@@ -46,3 +46,5 @@ class ShareGroupOffset(NamedTuple):
     leader_epoch: int
     lag: int | None
     """Number of records whose delivery is not complete; None: unknown."""
+    dead_letter_problem: str | None = None
+    """Reason for which dead letters are not copied to their queue; None if they are."""

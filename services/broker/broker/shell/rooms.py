@@ -31,6 +31,7 @@ from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
 from broker.shell.groups.group_lag import GroupLag
 from broker.shell.groups.group_log import GroupLog
+from broker.shell.groups.letter_problems import LetterProblems
 from broker.shell.groups.share_lag import ShareLag
 from broker.shell.groups.share_relay import ShareRelay
 from broker.shell.partitions.appender import PartitionAppender
@@ -276,6 +277,7 @@ class GroupRoom:
     markers: MarkerWriter
     share_relay: ShareRelay
     share_lag: ShareLag
+    letter_problems: LetterProblems
     lag: GroupLag
     """Figures for metrics."""
 
@@ -318,7 +320,14 @@ def build_groups(
         LogEnds(metadata, channels),
         facts.clock,
     )
-    return GroupRoom(coordinator, markers, share_relay, ShareLag(metadata, channels), lag)
+    return GroupRoom(
+        coordinator,
+        markers,
+        share_relay,
+        ShareLag(metadata, channels),
+        LetterProblems(metadata, channels),
+        lag,
+    )
 
 
 @dataclass(frozen=True, slots=True)

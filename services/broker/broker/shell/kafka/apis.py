@@ -275,7 +275,12 @@ def share_group_apis(
         ),
         ApiKey.SHARE_GROUP_DESCRIBE: partial(share_group_describe.handle, facts, relay),
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: partial(
-            describe_share_group_offsets.handle, facts, cache, relay, groups.share_lag
+            describe_share_group_offsets.handle,
+            facts,
+            cache,
+            relay,
+            groups.share_lag,
+            groups.letter_problems,
         ),
         ApiKey.ALTER_SHARE_GROUP_OFFSETS: partial(
             alter_share_group_offsets.handle, facts, cache, relay

@@ -8,10 +8,12 @@ from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
+from tidemark.model.topics import TopicPartition
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.facts import BrokerFacts
+from broker.shell.groups.letter_problems import LetterProblems, Problems
 from broker.shell.groups.share_groups import DescribedOffsets, Outcome, ShareTopic
 from broker.shell.groups.share_lag import UNKNOWN_LAG, Lags, ShareLag
 from broker.shell.groups.share_relay import ShareRelay
@@ -28,11 +30,14 @@ async def handle(
     metadata: MetadataCache,
     relay: ShareRelay,
     lag: ShareLag,
+    letters: LetterProblems,
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """Return one result for each group, each with an error of its own."""
-    handler = _Describing(facts, metadata, relay, lag, context)
+    """Return one result for each group, each with an error of its own. The message of a partition
+    without an error is the reason for which its dead letters are not copied.
+    """
+    handler = _Describing(facts, metadata, relay, lag, letters, context)
     return {"groups": [await handler.group(group) for group in request.groups]}
 
 
@@ -45,11 +50,13 @@ class _Describing:
         metadata: MetadataCache,
         relay: ShareRelay,
         lag: ShareLag,
+        letters: LetterProblems,
         context: RequestContext,
     ) -> None:
         self._facts = facts
         self._relay = relay
         self._lag = lag
+        self._letters = letters
         self._context = context
         self._topics = TopicChoice(facts, metadata, context, Operation.DESCRIBE)
 
@@ -93,14 +100,24 @@ class _Describing:
         lags: Lags = {}
         if self._context.api_version >= LAG_FROM:
             lags = await self._lag.of(group_id, described.topics)
+        problems = await self._letters.of(
+            group_id,
+            (
+                TopicPartition(topic.topic, one.partition)
+                for topic in described.topics
+                for one in topic.offsets
+            ),
+        )
         return {
             "group_id": group_id,
-            "topics": [*self._rows(described, lags), *failed],
+            "topics": [*self._rows(described, lags, problems), *failed],
             "error_code": int(ErrorCode.NONE),
             "error_message": None,
         }
 
-    def _rows(self, described: DescribedOffsets, lags: Lags) -> list[dict[str, object]]:
+    def _rows(
+        self, described: DescribedOffsets, lags: Lags, problems: Problems
+    ) -> list[dict[str, object]]:
         allowed = self._facts.authorizer.authorize
         return [
             {
@@ -113,7 +130,7 @@ class _Describing:
                         "leader_epoch": one.leader_epoch,
                         "lag": lags.get((topic.topic_id, one.partition), UNKNOWN_LAG),
                         "error_code": int(ErrorCode.NONE),
-                        "error_message": None,
+                        "error_message": problems.get((topic.topic_id, one.partition)),
                     }
                     for one in topic.offsets
                 ],

@@ -14,6 +14,7 @@ from broker.core.groups.requests import GroupReply, GroupRequest
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
 from broker.shell.groups.group_lag import GroupLag
+from broker.shell.groups.letter_problems import LetterProblems
 from broker.shell.groups.share_lag import ShareLag
 from broker.shell.groups.share_relay import ShareRelay
 from broker.shell.kafka.apis import group_apis
@@ -91,6 +92,7 @@ def group_handlers(
             absent(MarkerWriter),
             share_relay,
             absent(ShareLag),
+            absent(LetterProblems),
             absent(GroupLag),
         ),
     )
