@@ -141,7 +141,8 @@ class History:
     def perform(self, leader: Leader, attempt: Attempt) -> Problem | None:
         cluster, step = self.cluster, attempt.step
         if step is Step.BEGIN:
-            return self.begin(leader, attempt)
+            self.begin(leader, attempt)
+            return None
         if step is Step.READ:
             last = attempt.spans[-1][1] if attempt.spans else Offset(-1)
             leader.letters.was_read(attempt, Offset(last + 1), [])
