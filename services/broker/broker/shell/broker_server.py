@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tidemark.model.metadata import Endpoint
 from tidemark.model.metadata_change import Kind, MetadataChange
+from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.share_state_client import ShareStateClient, share_coordinators
 from tidemark.runtime.tls import ServerTls, tls_settings
 from tidemark.runtime.worker_pool import WorkerPool
@@ -23,6 +24,7 @@ from broker.shell.listener.listener import KafkaListener
 from broker.shell.metrics.collector import Measured
 from broker.shell.request_times import RequestTimes
 from broker.shell.rooms import (
+    ShareRoom,
     WorkerPools,
     build_cluster,
     build_groups,
@@ -110,18 +112,7 @@ class BrokerServer:
         self.groups = build_groups(
             self.facts, self.metadata, self.partitions, self.transactions, seams.channels
         )
-        self.shares = build_shares(
-            self.facts,
-            self.metadata,
-            self.cluster,
-            self.partitions,
-            self.transactions,
-            seams.channels,
-            ShareStateClient(
-                share_coordinators(self.metadata, seams.channels, dice=self.facts.dice)
-            ),
-            self._pools.inspection,
-        )
+        self.shares = self._make_shares(seams.channels)
         self.upkeep = build_upkeep(
             self.facts,
             self.metadata,
@@ -138,6 +129,19 @@ class BrokerServer:
         self._after_load = seams.after_load
         self._has_image = asyncio.Event()
         self.metadata.subscribe(LISTENERS, Kind.FIRST, self._let_clients_in)
+
+    def _make_shares(self, channels: ChannelPool) -> ShareRoom:
+        coordinators = share_coordinators(self.metadata, channels, dice=self.facts.dice)
+        return build_shares(
+            self.facts,
+            self.metadata,
+            self.cluster,
+            self.partitions,
+            self.transactions,
+            channels,
+            ShareStateClient(coordinators),
+            self._pools.inspection,
+        )
 
     def _make_listeners(self) -> list[KafkaListener]:
         config = self.config
