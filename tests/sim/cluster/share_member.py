@@ -369,7 +369,7 @@ class ShareMember:
         for one, kind in sent.items():
             if kind in (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT):
                 world.is_answered(share_key(topic), one)
-                if world.dice.chance(TWICE):
+                if world.has_repeats and world.dice.chance(TWICE):
                     session.hands[topic.title].choices[one] = kind
             elif kind is AcknowledgeType.RENEW:
                 due = world.now + world.dice.pick(RENEWED_MS)

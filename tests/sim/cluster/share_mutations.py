@@ -195,6 +195,9 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
 }
 """Faults under which a mutation is found soon; all faults for mutations without an entry."""
 
+_LENGTHS_MS: Final = {"takes writes of an earlier leader": 9_000}
+"""Longer runs: a leader must hold locks as it pauses, and write after the next one has read."""
+
 _OF_RESETS: Final = (
     "takes writes of an earlier state",
     "keeps the deliveries of a state that begins again",
@@ -269,11 +272,13 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
 def options_for(name: str) -> ShareOptions:
     """Return options of a run in which the mutation is found soon."""
     return ShareOptions(
+        length_ms=_LENGTHS_MS.get(name, ShareOptions.length_ms),
         faults=_FOUND_BY.get(name),
         has_reset=name in _OF_RESETS or None,
-        has_keys=name in _OF_KEYS,
+        has_keys=None if name in _OF_TRANSACTIONS else name in _OF_KEYS,
         has_transactions=name in _OF_TRANSACTIONS,
         has_letters=name in _OF_LETTERS,
+        has_repeats=name not in _FOUND_BY or name in _OF_TRANSACTIONS,
     )
 
 

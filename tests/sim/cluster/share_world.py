@@ -90,6 +90,8 @@ class ShareOptions(Options):
     """True if a member acknowledges within transactions; None: drawn."""
     has_letters: bool | None = None
     """True if the group has a dead-letter queue; None: drawn."""
+    has_repeats: bool = True
+    """True if members acknowledge some records again."""
 
 
 def _topics(seed: int, *, has_transactions: bool, has_letters: bool) -> list[SimTopic]:
@@ -171,6 +173,7 @@ class ShareWorld(CoordinatedWorld):
             for one in self.topics
             if one.name == SHARE_GROUP_STATE
         }
+        self.has_repeats = options.has_repeats
         self.is_resting = False
         """True while the members stay away from the group."""
         if is_long_drawn or options.has_reset:
