@@ -20,6 +20,7 @@ from e2e.clusters import (  # noqa: F401 - fixtures
     topic_name,
 )
 from e2e.kafka_python_leak import close_refused_sockets
+from e2e.rest_world import rest, rest_cluster  # noqa: F401 - fixtures
 from e2e.share_cluster import share_cluster  # noqa: F401 - a fixture
 from tidemark.cli.dev.cluster import Config
 

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
+from controller.admin import configs
 from controller.admin import topic_changes as admin
 from controller.admin.models import Input
 from controller.admin.topic_changes import ConfigChange
@@ -111,6 +112,7 @@ async def delete_topic_config(
 ) -> Response:
     """Restore the default of one setting of a topic."""
     del here
+    await configs.one_config(await configs.topic_configs(ctx, topic_name), name)
     await admin.alter_topic(
         ctx, topic_name, _delete(name), validate_only=dry_run, if_match=if_match
     )
@@ -181,6 +183,7 @@ async def delete_broker_config(
 ) -> Response:
     """Remove one setting of one broker: the cluster's holds again."""
     del here
+    await configs.one_config(await configs.broker_configs(ctx, broker_id), name)
     await admin.alter_broker(
         ctx, broker_id, _delete(name), validate_only=dry_run, if_match=if_match
     )
@@ -246,5 +249,6 @@ async def delete_cluster_config(
 ) -> Response:
     """Remove one setting of all brokers."""
     del here
+    await configs.one_config(await configs.cluster_configs(ctx), name)
     await admin.alter_cluster(ctx, _delete(name), validate_only=dry_run, if_match=if_match)
     return _done()

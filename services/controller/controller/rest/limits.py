@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import MutableMapping
 from typing import Any, Final
 
+from starlette.exceptions import HTTPException
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.ops_http import Application, Receive, Scope, Send
 
@@ -13,13 +14,8 @@ from controller.config import ControllerConfig
 
 Message = MutableMapping[str, Any]
 
-_TOO_LARGE: Final = 41301
 _CLIENTS_MAX: Final = 10_000
 _EVENTS: Final = b"/events"
-
-
-class _TooLargeError(Exception):
-    """The body is larger than allowed."""
 
 
 class Buckets:
@@ -72,9 +68,6 @@ class Limits:
         self._running += 1
         try:
             await self._application(scope, self._bounded(scope, receive), send)
-        except _TooLargeError:
-            words = f"a body may have at most {self._body_bytes_max} bytes"
-            await _refuse(send, 413, _TOO_LARGE, words)
         finally:
             self._running -= 1
 
@@ -87,15 +80,19 @@ class Limits:
         async def bounded() -> Message:
             nonlocal size
             if size > self._body_bytes_max:
-                raise _TooLargeError
+                raise self._too_large()
             message = await receive()
             if not declared.isdigit() or declared == b"0":
                 size += len(message.get("body", b""))
             if size > self._body_bytes_max:
-                raise _TooLargeError
+                raise self._too_large()
             return message
 
         return bounded
+
+    def _too_large(self) -> HTTPException:
+        """Return the error that FastAPI lets through while it reads a body."""
+        return HTTPException(413, f"a body may have at most {self._body_bytes_max} bytes")
 
 
 async def _refuse(send: Send, status: int, error_code: int, message: str) -> None:

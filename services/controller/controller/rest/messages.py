@@ -100,7 +100,7 @@ async def read_messages(
         str,
         Query(
             description="partition:offset,... of the answer before, to continue",
-            max_length=65_536,
+            max_length=4_096,
             pattern=r"^([0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*)?$",
         ),
     ] = "",

@@ -16,6 +16,7 @@ from controller.rest.shapes import ErrorData
 log = logging.getLogger(__name__)
 
 MALFORMED: Final = 40001
+TOO_LARGE: Final = 41301
 RETRY_AFTER_S: Final = "1"
 
 RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
@@ -117,4 +118,6 @@ def _of_http(request: Request, error: HTTPException) -> AdminError:
             f"{request.method} {path} is not possible",
             remedy="the header Allow lists the methods",
         )
+    if error.status_code == 413:
+        return AdminError(413, TOO_LARGE, str(error.detail), field="body", remedy="send less")
     return AdminError(error.status_code, error.status_code, str(error.detail))
