@@ -1,7 +1,7 @@
 """Brokers: registration, load by the metadata image, and log directories as brokers have them."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 from tidemark.client.admin import requests as admin_requests
@@ -184,19 +184,34 @@ def _directory(one: ClientLogDir) -> LogDirectory:
     )
 
 
-def replicas_of(ctx: AdminContext, broker_id: int) -> dict[tuple[str, int], ReplicaOfBroker]:
-    """Return the replicas of one broker by topic and partition, sorted. Raises AdminError."""
+def replica_keys(ctx: AdminContext, broker_id: int) -> list[tuple[str, int]]:
+    """Return topic and partition of the replicas of one broker, sorted. Raises AdminError."""
     require_broker(ctx, broker_id)
     topics = ctx.image.topics
+    return [
+        (name, one.partition)
+        for name in sorted(topics)
+        for one in topics[name].partitions
+        if broker_id in one.replicas
+    ]
+
+
+def replicas_of(
+    ctx: AdminContext, broker_id: int, keys: Iterable[tuple[str, int]] | None = None
+) -> dict[tuple[str, int], ReplicaOfBroker]:
+    """Return the replicas of one broker by topic and partition: of ``keys``, or all, sorted. Raises
+    AdminError.
+    """
+    topics = ctx.image.topics
+    wanted = replica_keys(ctx, broker_id) if keys is None else keys
+    found = {(name, number): topics[name].partitions[number] for name, number in wanted}
     return {
-        (name, one.partition): ReplicaOfBroker(
-            topic_name=name,
-            partition_id=one.partition,
+        key: ReplicaOfBroker(
+            topic_name=key[0],
+            partition_id=key[1],
             broker_id=broker_id,
             is_leader=one.leader == broker_id,
             is_in_sync=broker_id in one.isr,
         )
-        for name in sorted(topics)
-        for one in topics[name].partitions
-        if broker_id in one.replicas
+        for key, one in found.items()
     }

@@ -98,8 +98,8 @@ async def partition_replicas(
     page_size: PageSize = PAGE_SIZE_DEFAULT,
 ) -> ReplicaOfBrokerDataList:
     """Return the replicas of one broker, page by page."""
-    replicas = admin.replicas_of(ctx, broker_id)
-    found = page(list(replicas), cursor, page_size)
+    found = page(admin.replica_keys(ctx, broker_id), cursor, page_size)
+    replicas = admin.replicas_of(ctx, broker_id, found.keys)
     data = [
         ReplicaOfBrokerData(
             **replicas[key].model_dump(),
