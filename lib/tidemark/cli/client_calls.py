@@ -35,7 +35,8 @@ class Explanation(NamedTuple):
 _HEALTH = "tidemark cluster health"
 _EXPLANATIONS: Final[Mapping[ErrorCode, Explanation]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Explanation(
-        "it was never created, was deleted, or is spelt differently", "tidemark topic list"
+        "it was never created, was deleted, or is spelt differently",
+        "tidemark topic list, or create the topic first: tidemark topic create",
     ),
     ErrorCode.INVALID_REPLICATION_FACTOR: Explanation(
         "fewer brokers are alive than replicas were asked for", "tidemark cluster brokers"
