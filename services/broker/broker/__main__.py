@@ -11,6 +11,7 @@ from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.ops_http import OpsServer
 from tidemark.runtime.os_disk import raise_descriptor_limit
 from tidemark.runtime.service import run_process
+from tidemark.runtime.tracing import make_traces
 from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.zk_metrics import measure_session
 from tidemark.runtime.zk_session import ZkSession
@@ -37,7 +38,13 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
     session = ZkSession(
         config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
     )
-    service = BrokerService(config, directories, machine_seams(session, ControllerClient(session)))
+    traces = make_traces(SERVICE, file=config.tracing_file) if config.tracing_enable else None
+    service = BrokerService(
+        config,
+        directories,
+        machine_seams(session, ControllerClient(session)),
+        tracer=None if traces is None else traces.tracer,
+    )
     supervised.announce(service.znodes)
     metrics = Metrics(SERVICE)
     measure_session(session, metrics)
@@ -48,6 +55,8 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
             await service.run(stop)
     finally:
         await service.close()
+        if traces is not None:
+            await asyncio.to_thread(traces.close)
         directories.unlock()
 
 

@@ -1,4 +1,4 @@
-"""Options of a broker for metrics and for its memory of slow requests."""
+"""Options of a broker for metrics, traces and its memory of slow requests."""
 
 from pydantic import Field
 from tidemark.runtime.service_config import ServiceConfig
@@ -37,6 +37,15 @@ class MetricsConfig(ServiceConfig):
         le=600_000,
         description="time from which a request is kept as slow, with its stages; of long polls the"
         " time on the event loop alone counts; 0 keeps none",
+    )
+    tracing_enable: bool = Field(
+        default=False,
+        description="make a span of each request, with links to the traceparent headers of produced"
+        " records (batches up to 64 KiB are looked into, on the event loop); needs tidemark[otel];"
+        " OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_TRACES_SAMPLER set where spans go, and how many",
+    )
+    tracing_file: str = Field(
+        "", description="file for spans as JSON lines, instead of an OTLP collector"
     )
     slow_requests_max: int = Field(
         256, ge=1, le=10_000, description="maximum number of slow requests that are kept"

@@ -7,6 +7,7 @@ first one opens the listeners.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tidemark.model.metadata import Endpoint
 from tidemark.model.metadata_change import Kind, MetadataChange
@@ -22,6 +23,7 @@ from broker.shell.kafka.apis import make_router
 from broker.shell.listener.limits import connection_limits
 from broker.shell.listener.listener import KafkaListener
 from broker.shell.metrics.collector import Measured
+from broker.shell.request_spans import SpannedTimes
 from broker.shell.request_times import RequestTimes
 from broker.shell.rooms import (
     ShareRoom,
@@ -39,6 +41,9 @@ from broker.shell.rpc.services import GrpcServices, make_services
 from broker.shell.seams import Seams
 from broker.shell.subscribers import LISTENERS
 from broker.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 COLD_READERS = 8
 SESSION_ID_MAX = 2**31 - 1
@@ -71,16 +76,20 @@ class BrokerServer:
         seams: Seams,
         failed_directories: Sequence[str] = (),
         has_lease: Callable[[], bool] = no_lease_needed,
+        tracer: "Tracer | None" = None,
     ) -> None:
-        """``failed_directories``: directories of log.dirs that could not be opened. ``has_lease``
+        """``tracer`` makes spans of requests; None: tracing is off.
+
+        ``failed_directories``: directories of log.dirs that could not be opened. ``has_lease``
         returns True while no other broker can lead what this one leads.
         """
         self.config = config
         self.facts = BrokerFacts.of(config, seams.clock, seams.dice.random)
+        kept = {"slow_ms": config.slow_request_ms, "kept_max": config.slow_requests_max}
         self.counters = BrokerCounters(
-            RequestTimes(
-                seams.clock, slow_ms=config.slow_request_ms, kept_max=config.slow_requests_max
-            )
+            RequestTimes(seams.clock, **kept)
+            if tracer is None
+            else SpannedTimes(seams.clock, tracer, **kept)
         )
         self.counters.damage_found = sum(
             report.damage is not None for manager in log_managers for report in manager.reports

@@ -7,7 +7,7 @@ services and controlled shutdown.
 import asyncio
 import contextlib
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidemark.model.metadata import Endpoint
 from tidemark.runtime import zk_paths
@@ -24,6 +24,9 @@ from broker.shell.rpc.services import SERVICE_NAMES
 from broker.shell.seams import Seams, ServesGrpc
 from broker.shell.start import OpenedDirectories
 
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
 INCARNATION_BYTES: Final = 16
 HAND_OVER_SHARE: Final = 0.4
 """Share of the shutdown deadline that handing over may take; the rest is for the drain."""
@@ -32,7 +35,14 @@ HAND_OVER_SHARE: Final = 0.4
 class BrokerService:
     """One broker of a cluster. ``close`` follows ``run``, however that ended."""
 
-    def __init__(self, config: BrokerConfig, directories: OpenedDirectories, seams: Seams) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        directories: OpenedDirectories,
+        seams: Seams,
+        tracer: "Tracer | None" = None,
+    ) -> None:
+        """``tracer`` makes spans of requests; None: tracing is off."""
         self._directories = directories
         self._seams = seams
         self._session = seams.session
@@ -41,7 +51,12 @@ class BrokerService:
             seams.session, seams.clock, lease_ms=config.lease_ms, on_gone=self._rejoin
         )
         self.server = BrokerServer(
-            config, directories.managers, seams, directories.failed, has_lease=self.keeper.holds
+            config,
+            directories.managers,
+            seams,
+            directories.failed,
+            has_lease=self.keeper.holds,
+            tracer=tracer,
         )
         self.membership = Membership(
             self.server.facts,

@@ -7,7 +7,7 @@ adds to one histogram.
 """
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import RequestHeader
@@ -35,6 +35,16 @@ class Stages(NamedTuple):
     began_s: float
     handled_s: float
     ready_s: float
+
+
+class Source(Protocol):
+    """Connection of a request."""
+
+    peer: str
+
+    @property
+    def listener_name(self) -> str:
+        """Name of the listener."""
 
 
 class SlowRequest(NamedTuple):
@@ -80,8 +90,12 @@ class RequestTimes:
         self.slow_seen = 0
         """Number of slow requests so far, with those that are no longer kept."""
 
-    def answered(self, api_key: int, began_s: float) -> float:
-        """Note a request that was answered at once. Return its seconds if it was slow, else 0."""
+    def answered(self, header: RequestHeader, began_s: float, source: Source) -> float:
+        """Note a request of ``source`` that was answered at once. Return its seconds if it was
+        slow, else 0.
+        """
+        del source  # of interest to spans alone
+        api_key = header.api_key
         took_s = self.now_s() - began_s
         timings = self._totals.get(api_key)
         if timings is None:

@@ -175,8 +175,9 @@ def _log_topics(before: ClusterImage, delta: ClusterDelta, version: int) -> None
     if altered:
         log.info("topics changed", extra=fields(**shortened("topics", altered), version=version))
     if delta.topics_deleted:
-        ids = [topic_id.hex() for topic_id in delta.topics_deleted]
-        log.info("topics deleted", extra=fields(**shortened("topics", ids), version=version))
+        known = before.topics_by_id
+        gone = [known[one].name if one in known else one.hex() for one in delta.topics_deleted]
+        log.info("topics deleted", extra=fields(**shortened("topics", gone), version=version))
 
 
 def _log_partitions(what: str, names: Iterable[str], version: int) -> None:

@@ -91,7 +91,7 @@ def test_the_newest_slow_requests_are_kept_and_all_are_counted() -> None:
 def test_times_are_counted_by_api() -> None:
     world = World()
     world.take(ApiKey.PRODUCE, handling=1, waiting=4, ordering=5)
-    assert world.times.answered(int(ApiKey.METADATA), world.times.now_s()) == 0
+    assert world.times.answered(header(ApiKey.METADATA), world.times.now_s(), world) == 0
     assert world.counts("tidemark_request_seconds_count") == {"Produce": 1, "Metadata": 1}
     assert world.counts("tidemark_request_seconds_sum") == pytest.approx(
         {"Produce": 0.01, "Metadata": 0}

@@ -65,6 +65,8 @@ from broker.shell.kafka.fetching import FetchParts
 from broker.shell.kafka.produce_parts import ProduceParts
 from broker.shell.kafka.share_parts import ShareParts
 from broker.shell.listener.request_router import Handler, HotHandler, RequestRouter
+from broker.shell.listener.traced_router import TracedRouter
+from broker.shell.request_spans import SpannedTimes
 from broker.shell.rooms import (
     ClusterRoom,
     GroupRoom,
@@ -126,18 +128,17 @@ def make_router(
             api_versions.finalized_features(verifies=transactions.verifier is not None),
         ),
     }
-    return RequestRouter(
-        counters,
-        hot,
-        {
-            **topic_apis(facts, cache, cluster),
-            **cluster_apis(facts, cache, cluster, groups),
-            **partition_apis(facts, partitions, groups),
-            **transaction_apis(facts, cache, cluster, transactions),
-            **group_apis(facts, cache, groups),
-            **share_group_apis(facts, cache, cluster, groups),
-        },
-    )
+    long_tail = {
+        **topic_apis(facts, cache, cluster),
+        **cluster_apis(facts, cache, cluster, groups),
+        **partition_apis(facts, partitions, groups),
+        **transaction_apis(facts, cache, cluster, transactions),
+        **group_apis(facts, cache, groups),
+        **share_group_apis(facts, cache, cluster, groups),
+    }
+    if isinstance(counters.times, SpannedTimes):
+        return TracedRouter(counters, hot, long_tail, spans=counters.times, metadata=cache)
+    return RequestRouter(counters, hot, long_tail)
 
 
 def share_apis(

@@ -107,7 +107,7 @@ class RequestRouter:
                     waits.handled_s = times.now_s()
                     connection.unhandled = None
                 elif connection.began_s == began_s:  # it was not put back
-                    slow_s = times.answered(api_key, began_s)
+                    slow_s = times.answered(header, began_s, connection)
                     if slow_s:
                         origin = Origin(connection.peer, connection.listener_name, len(frame))
                         times.keep(header, origin, slow_s)
