@@ -34,11 +34,11 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
     collect_young_garbage_only()
     if not config.node:  # clients see it, and plan replica placement by it
         config = config.model_copy(update={"node": socket.gethostname()})
+    traces = make_traces(SERVICE, file=config.tracing_file) if config.tracing_enable else None
     directories = await asyncio.to_thread(open_directories, config, budget.segments_a_directory)
     session = ZkSession(
         config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
     )
-    traces = make_traces(SERVICE, file=config.tracing_file) if config.tracing_enable else None
     service = BrokerService(
         config,
         directories,
