@@ -20,6 +20,7 @@ from broker.config import BrokerConfig
 from broker.shell.broker_server import BrokerServer
 from broker.shell.broker_service import BrokerService
 from broker.shell.metrics.collector import BrokerCollector
+from broker.shell.request_spans import SpannedTimes
 from broker.shell.seams import machine_seams
 from broker.shell.start import open_directories
 from broker.shell.upkeep.descriptor_budget import divide, within
@@ -39,12 +40,10 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
     session = ZkSession(
         config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
     )
-    service = BrokerService(
-        config,
-        directories,
-        machine_seams(session, ControllerClient(session)),
-        tracer=None if traces is None else traces.tracer,
-    )
+    seams = machine_seams(session, ControllerClient(session))
+    kept = {"slow_ms": config.slow_request_ms, "kept_max": config.slow_requests_max}
+    times = None if traces is None else SpannedTimes(seams.clock, traces.tracer, **kept)
+    service = BrokerService(config, directories, seams, times)
     supervised.announce(service.znodes)
     metrics = Metrics(SERVICE)
     measure_session(session, metrics)

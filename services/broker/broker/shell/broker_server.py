@@ -7,7 +7,6 @@ first one opens the listeners.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from tidemark.model.metadata import Endpoint
 from tidemark.model.metadata_change import Kind, MetadataChange
@@ -23,7 +22,6 @@ from broker.shell.kafka.apis import make_router
 from broker.shell.listener.limits import connection_limits
 from broker.shell.listener.listener import KafkaListener
 from broker.shell.metrics.collector import Measured
-from broker.shell.request_spans import SpannedTimes
 from broker.shell.request_times import RequestTimes
 from broker.shell.rooms import (
     ShareRoom,
@@ -41,9 +39,6 @@ from broker.shell.rpc.services import GrpcServices, make_services
 from broker.shell.seams import Seams
 from broker.shell.subscribers import LISTENERS
 from broker.storage.log_manager import LogManager
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Tracer
 
 COLD_READERS = 8
 SESSION_ID_MAX = 2**31 - 1
@@ -76,21 +71,15 @@ class BrokerServer:
         seams: Seams,
         failed_directories: Sequence[str] = (),
         has_lease: Callable[[], bool] = no_lease_needed,
-        tracer: "Tracer | None" = None,
+        times: RequestTimes | None = None,
     ) -> None:
-        """``tracer`` makes spans of requests; None: tracing is off.
-
-        ``failed_directories``: directories of log.dirs that could not be opened. ``has_lease``
-        returns True while no other broker can lead what this one leads.
+        """``failed_directories``: directories of log.dirs that could not be opened. ``has_lease``
+        returns True while no other broker can lead what this one leads. ``times``: of requests,
+        where they become spans too.
         """
         self.config = config
         self.facts = BrokerFacts.of(config, seams.clock, seams.dice.random)
-        kept = {"slow_ms": config.slow_request_ms, "kept_max": config.slow_requests_max}
-        self.counters = BrokerCounters(
-            RequestTimes(seams.clock, **kept)
-            if tracer is None
-            else SpannedTimes(seams.clock, tracer, **kept)
-        )
+        self.counters = BrokerCounters(times or _times(config, seams))
         self.counters.damage_found = sum(
             report.damage is not None for manager in log_managers for report in manager.reports
         )
@@ -294,6 +283,13 @@ class BrokerServer:
             manager.close(
                 clean=manager.fenced is None, broker_epoch=self.cluster.registration.broker_epoch
             )
+
+
+def _times(config: BrokerConfig, seams: Seams) -> RequestTimes:
+    """Return times of requests without spans."""
+    return RequestTimes(
+        seams.clock, slow_ms=config.slow_request_ms, kept_max=config.slow_requests_max
+    )
 
 
 def _record_workers(config: BrokerConfig, seams: Seams) -> WorkerPool:

@@ -7,7 +7,7 @@ services and controlled shutdown.
 import asyncio
 import contextlib
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidemark.model.metadata import Endpoint
 from tidemark.runtime import zk_paths
@@ -20,12 +20,10 @@ from broker.shell.broker_server import BrokerServer
 from broker.shell.cluster.lease_keeper import LeaseKeeper
 from broker.shell.cluster.membership import Announcement, Membership
 from broker.shell.cluster.shutdown import HandOver
+from broker.shell.request_times import RequestTimes
 from broker.shell.rpc.services import SERVICE_NAMES
 from broker.shell.seams import Seams, ServesGrpc
 from broker.shell.start import OpenedDirectories
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Tracer
 
 INCARNATION_BYTES: Final = 16
 HAND_OVER_SHARE: Final = 0.4
@@ -40,9 +38,9 @@ class BrokerService:
         config: BrokerConfig,
         directories: OpenedDirectories,
         seams: Seams,
-        tracer: "Tracer | None" = None,
+        times: RequestTimes | None = None,
     ) -> None:
-        """``tracer`` makes spans of requests; None: tracing is off."""
+        """``times``: of requests, where they become spans too."""
         self._directories = directories
         self._seams = seams
         self._session = seams.session
@@ -56,7 +54,7 @@ class BrokerService:
             seams,
             directories.failed,
             has_lease=self.keeper.holds,
-            tracer=tracer,
+            times=times,
         )
         self.membership = Membership(
             self.server.facts,

@@ -5,15 +5,12 @@ when its request is answered, with the times of the request.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from tidemark.kafka.headers import RequestHeader
 from tidemark.runtime.clock import Clock
 
 from broker.shell.request_times import Origin, RequestTimes, Source, Stages, api_name
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Link, Tracer
 
 LINKED_REQUESTS_MAX: Final = 10_000
 """Requests under way whose links are kept; those beyond have spans without links."""
@@ -37,7 +34,8 @@ _NOTHING: Final = Traced((), ())
 class SpannedTimes(RequestTimes):
     """Times of requests that become spans too."""
 
-    def __init__(self, clock: Clock, tracer: "Tracer", *, slow_ms: int, kept_max: int) -> None:
+    def __init__(self, clock: Clock, tracer: Any, *, slow_ms: int, kept_max: int) -> None:
+        """``tracer``: OpenTelemetry's, whose types are not imported while tracing is off."""
         super().__init__(clock, slow_ms=slow_ms, kept_max=kept_max)
         self._tracer = tracer
         self._traced: dict[tuple[str, int], Traced] = {}
@@ -90,7 +88,7 @@ class SpannedTimes(RequestTimes):
         span.end(end_ns)
 
 
-def _link(traceparent: str) -> "Link | None":
+def _link(traceparent: str) -> Any:
     """Return the link that a traceparent header (W3C Trace Context) names; None if malformed."""
     from opentelemetry.trace import Link, get_current_span
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
