@@ -13,6 +13,7 @@ DONE: Final[Mapping[str, str]] = {
     "group-reset": "The offsets have been moved.",
     "transaction-aborted": "The transaction has been aborted.",
     "leaders-elected": "The preferred leaders have been elected.",
-    "moves-started": "The replicas are being moved.",
+    "moves-started": "The operation has begun.",
+    "operation-cancelled": "The operation is being cancelled.",
     "moves-cancelled": "The moves have been cancelled.",
 }

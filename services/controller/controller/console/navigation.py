@@ -13,5 +13,9 @@ def navigation(image: ClusterImage) -> tuple[Entry, ...]:
         ("/brokers", "Brokers", len(image.brokers)),
         ("/topics", "Topics", len(image.topics)),
         ("/groups", "Consumer groups", None),
+        ("/share-groups", "Share groups", None),
         ("/transactions", "Transactions", None),
+        ("/reassignments", "Reassignments", None),
+        ("/operations", "Operations", None),
+        ("/events", "Events", None),
     )

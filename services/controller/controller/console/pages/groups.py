@@ -115,7 +115,7 @@ async def reset(visit: Visit, form: Form, group_id: str) -> Response:
     values = form.as_mapping()
     topic = form.text("topic") or None
     try:
-        goal, number = _goal(form)
+        goal, number = goal_of(form)
         result = await groups.reset(
             visit.admin, group_id, goal, number, topic=topic, dry_run=not form.checked("execute")
         )
@@ -170,13 +170,14 @@ async def _reset_page(
         "group_reset.html",
         status=problem.status if problem else 200,
         group=group,
+        room=("/groups", "Consumer groups"),
         topics=_topics(group),
         goals=GOALS,
         values=values,
         result=result,
         moves=visit.table(MOVES, result.moves) if result else None,
         problem=problem,
-        line=_line(group_id, values),
+        line=reset_line("group", group_id, values),
     )
 
 
@@ -184,7 +185,8 @@ def _topics(group: GroupDetail) -> list[str]:
     return sorted({row.topic_name for row in group.partitions})
 
 
-def _goal(form: Form) -> tuple[GoalName, int]:
+def goal_of(form: Form) -> tuple[GoalName, int]:
+    """Return the target of a reset. Raises AdminError."""
     goal = form.text("goal")
     if goal not in GOALS:
         raise bad_value("choose where the group shall go on", field="goal")
@@ -201,7 +203,8 @@ def _goal(form: Form) -> tuple[GoalName, int]:
     return cast("GoalName", goal), number
 
 
-def _line(group_id: str, values: Mapping[str, str]) -> str:
+def reset_line(room: str, group_id: str, values: Mapping[str, str]) -> str:
+    """Return the command that does the same; ``room`` is ``group`` or ``share``."""
     goal = values.get("goal", "earliest")
     target = {
         "earliest": ["--to-earliest"],
@@ -211,4 +214,4 @@ def _line(group_id: str, values: Mapping[str, str]) -> str:
         "timestamp": ["--to-datetime", values.get("time", "")],
     }.get(goal, ["--to-earliest"])
     scope = ["--topic", values["topic"]] if values.get("topic") else []
-    return command("group", "reset", group_id, *target, *scope, "--execute")
+    return command(room, "reset", group_id, *target, *scope, "--execute")
