@@ -14,12 +14,14 @@ from e2e.console.watched import overflows, settled
 from playwright.sync_api import Locator, Page
 
 PAGES_MAX: Final = 120
-_ID: Final = re.compile(r"(?<=/)(\d+|[^/]*\.orders)(?=/|$)")
+_NAME: Final = re.compile(
+    r"^/(topics|brokers|groups|share-groups|transactions|operations|abort)/[^/]+(/[^/]+/\d+)?"
+)
 
 
 def kind_of(url: str) -> str:
     """The page's kind: pages of two topics are of one kind."""
-    return _ID.sub("*", url.partition("?")[0])
+    return _NAME.sub(r"/\1/*", url.partition("?")[0])
 
 
 def links(page: Page) -> list[str]:
@@ -52,7 +54,7 @@ def test_every_page_is_accessible_and_fits(
     assert console_cluster.running()
     wide = open_page()
     urls = pages_from(wide, "/", f"/topics/{topic}", "/topics?internal=yes")
-    assert len(urls) >= 20, urls
+    assert len(urls) >= 18, urls
     problems = []
     for shown in (wide, open_page(width=390, dark=True)):
         for url in urls:
@@ -79,12 +81,15 @@ def test_every_button_of_every_page_can_be_pressed(page: Page, topic: str) -> No
     for url in pages_from(page, "/", f"/topics/{topic}"):
         page.goto(url)
         settled(page)
-        for at in range(page.locator("button").count()):
+        # Those of the frame are the same on every page.
+        buttons = page.locator("button" if url == "/" else "main button")
+        can = [at for at, one in enumerate(buttons.all()) if one.is_visible() and one.is_enabled()]
+        for at in can:
             page.goto(url)
             settled(page)
-            pressed += press(page.locator("button").nth(at))
+            pressed += press(buttons.nth(at))
     assert failures == []
-    assert pressed > 30
+    assert pressed > 15
 
 
 def _note(failures: list[str], status: int, url: str) -> None:
