@@ -53,8 +53,9 @@ requirements: $(VENV)/.installed ## lock requirements/*.in again, with hashes
 fmt: setup ## format the code
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix-only --quiet .
 
-reference: setup ## write docs/reference/ from the code: every option, error, metric and API
+reference: setup ## write docs/reference/ from the code, and the README of the chart's values
 	$(BIN)/python tools/write_reference.py
+	$(BIN)/python tools/write_chart_readme.py
 
 lint: setup ## ruff, import contracts
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && PYTHONPATH=tests $(BIN)/lint-imports
@@ -74,6 +75,7 @@ test: setup ## all tests: unit and real processes with a real ZooKeeper (needs a
 ifdef ARGS
 	$(BIN)/pytest -q tests $(addprefix --ignore=,$(JAVA_TESTS)) $(ARGS)
 else
+	if command -v go >/dev/null; then $(BIN)/python tools/k8s_tools.py; fi
 	$(BIN)/pytest -q -n auto --max-worker-restart 0 --dist worksteal --randomly-dont-reset-seed tests/unit tests/golden tests/tidy tests/sim tests/scenarios
 	$(BIN)/pytest -q -n 2 --max-worker-restart 0 --dist loadfile tests --ignore=tests/unit --ignore=tests/golden --ignore=tests/tidy --ignore=tests/sim --ignore=tests/scenarios --ignore=tests/chaos $(addprefix --ignore=,$(JAVA_TESTS))
 	$(BIN)/pytest -q tests/chaos

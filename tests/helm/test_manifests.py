@@ -1,0 +1,231 @@
+"""Manifests of the chart: valid in every release of Kubernetes, restricted, consistent."""
+
+import os
+from pathlib import Path
+
+import pytest
+from helm.chart import (
+    CHART,
+    NEWEST,
+    OLDEST,
+    RELEASES,
+    VALUES,
+    Manifest,
+    containers,
+    named,
+    pods,
+    problems,
+    refused,
+    rendered,
+    rendered_text,
+    run_helm,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+DEFAULT = Path(__file__).parent / "values/default.yaml"
+each_values = pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+
+
+def test_lint_finds_nothing() -> None:
+    ran = run_helm("lint", "--strict", str(CHART))
+    assert ran.returncode == 0, ran.stdout
+
+
+@each_values
+def test_every_release_of_kubernetes_knows_every_field(values: Path) -> None:
+    old, new = rendered(values, OLDEST), rendered(values, "1.27")
+    for release in RELEASES:
+        manifests = old if release in ("1.25", "1.26") else new
+        found = [problem for manifest in manifests for problem in problems(manifest, release)]
+        assert found == [], f"Kubernetes {release}"
+
+
+def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
+    (manifest,) = (it for it in rendered(DEFAULT) if it["metadata"]["name"] == "demo-rest")
+    wrong = {**manifest, "spec": {**manifest["spec"], "port": []}}
+    assert [problem.partition(":")[0] for problem in problems(wrong, NEWEST)] == [
+        "Service demo-rest, $.spec"
+    ]
+
+
+@pytest.mark.parametrize("name", ["default", "one-node", "racks", "external-tls"])
+def test_manifests_are_as_they_were(name: str) -> None:
+    """REWRITE=1 accepts a change; look at the difference before it is committed."""
+    text = rendered_text(Path(__file__).parent / f"values/{name}.yaml")
+    golden = GOLDEN / f"{name}.yaml"
+    if os.environ.get("REWRITE"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+@pytest.mark.feature("KU16")
+@each_values
+def test_every_pod_is_restricted(values: Path) -> None:
+    """Pod Security Standards, level restricted; host ports are what the level baseline adds."""
+    for name, pod in pods(rendered(values)):
+        of_pod = pod["spec"]["securityContext"]
+        assert of_pod["runAsNonRoot"] is True, name
+        assert of_pod["runAsUser"] > 0, name
+        assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod["spec"].keys(), name
+        for container in containers(pod):
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }, name
+            ports = [port for port in container.get("ports", ()) if "hostPort" in port]
+            assert not ports or values.stem == "host-port", name
+
+
+@each_values
+def test_only_allowed_kinds_of_volumes_are_mounted_and_each_exists(values: Path) -> None:
+    allowed = {"configMap", "emptyDir", "secret", "projected"}
+    for manifest in rendered(values):
+        claims = {
+            it["metadata"]["name"]
+            for it in manifest.get("spec", {}).get("volumeClaimTemplates", ())
+        }
+        for name, pod in pods([manifest]):
+            volumes = pod["spec"].get("volumes", [])
+            assert {kind for it in volumes for kind in it} <= {"name", *allowed}, name
+            there = {it["name"] for it in volumes} | claims
+            mounted = {it["name"] for one in containers(pod) for it in one.get("volumeMounts", ())}
+            assert mounted <= there, name
+
+
+@pytest.mark.feature("KU17")
+@each_values
+def test_no_pod_has_a_token_unless_racks_are_read(values: Path) -> None:
+    manifests = rendered(values)
+    tokens = [name for name, pod in pods(manifests) if "serviceAccountToken" in str(pod)]
+    assert tokens == (["demo-broker"] if values.stem == "racks" else [])
+    assert all(pod["spec"]["automountServiceAccountToken"] is False for _, pod in pods(manifests))
+
+
+@pytest.mark.feature("KU10")
+def test_racks_need_no_more_than_to_get_nodes() -> None:
+    manifests = rendered(DEFAULT.with_name("racks.yaml"))
+    role = named(manifests, "ClusterRole", "log-demo-broker-zones")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
+    kinds = {manifest["kind"] for manifest in rendered(DEFAULT)}
+    assert not kinds & {
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ServiceAccount",
+    }
+
+
+@pytest.mark.feature("KU01")
+@each_values
+def test_each_set_starts_in_parallel_behind_a_headless_service_of_its_own(values: Path) -> None:
+    manifests = rendered(values)
+    sets = [it for it in manifests if it["kind"] == "StatefulSet"]
+    assert len(sets) == (4 if values.stem == "external-zookeeper" else 5)
+    for found in sets:
+        assert found["spec"]["podManagementPolicy"] == "Parallel"
+        service = named(manifests, "Service", found["spec"]["serviceName"])["spec"]
+        assert service["clusterIP"] == "None"
+        assert service["publishNotReadyAddresses"] is True
+        assert service["selector"] == found["spec"]["selector"]["matchLabels"]
+
+
+@each_values
+def test_services_and_policies_name_ports_that_their_pods_have(values: Path) -> None:
+    manifests = rendered(values)
+    for manifest in manifests:
+        if manifest["kind"] == "Service":
+            wanted = {port["targetPort"] for port in manifest["spec"]["ports"]}
+            selector = manifest["spec"]["selector"]
+        elif manifest["kind"] == "NetworkPolicy":
+            wanted = {
+                port["port"] for rule in manifest["spec"]["ingress"] for port in rule["ports"]
+            }
+            selector = manifest["spec"]["podSelector"]["matchLabels"]
+        else:
+            continue
+        assert wanted <= ports_behind(manifests, selector), manifest["metadata"]["name"]
+
+
+def ports_behind(manifests: list[Manifest], selector: dict[str, str]) -> set[str]:
+    """Names of the ports of the pods that a selector finds, whatever their ordinal."""
+    labels = {k: v for k, v in selector.items() if k != "statefulset.kubernetes.io/pod-name"}
+    return {
+        port["name"]
+        for _, pod in pods(manifests)
+        if labels.items() <= pod["metadata"]["labels"].items()
+        for container in containers(pod)
+        for port in container.get("ports", ())
+    }
+
+
+@pytest.mark.feature("KU02")
+def test_an_eviction_takes_one_pod_at_a_time() -> None:
+    found = [it["spec"] for it in rendered(DEFAULT) if it["kind"] == "PodDisruptionBudget"]
+    assert [(it["maxUnavailable"], it["unhealthyPodEvictionPolicy"]) for it in found] == [
+        (1, "IfHealthyBudget")
+    ] * 5
+
+
+@pytest.mark.feature("KU03")
+@pytest.mark.parametrize(("name", "rule"), [("default", "required"), ("one-node", "preferred")])
+def test_pods_of_a_kind_are_spread_over_hosts_and_zones(name: str, rule: str) -> None:
+    for _, pod in pods(rendered(DEFAULT.with_name(f"{name}.yaml"))):
+        if "affinity" in pod["spec"]:
+            anti = pod["spec"]["affinity"]["podAntiAffinity"]
+            assert list(anti) == [f"{rule}DuringSchedulingIgnoredDuringExecution"]
+            (spread,) = pod["spec"]["topologySpreadConstraints"]
+            assert spread["topologyKey"] == "topology.kubernetes.io/zone"
+    broker = named(rendered(DEFAULT), "StatefulSet", "demo-broker")["spec"]["template"]["spec"]
+    assert broker["terminationGracePeriodSeconds"] == 120
+
+
+@pytest.mark.feature("KU12")
+@each_values
+def test_probes_ask_what_they_are_for(values: Path) -> None:
+    for name, pod in pods(rendered(values)):
+        if "test" in name or "zookeeper" in name:
+            continue
+        probed = pod["spec"]["containers"][0]
+        assert probed["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "ops"}
+        assert probed["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "ops"}
+        startup = probed["startupProbe"]
+        assert startup["periodSeconds"] * startup["failureThreshold"] >= 24 * 3_600
+
+
+def test_claims_outlive_the_release_and_its_pods() -> None:
+    for found in rendered(DEFAULT):
+        if found["kind"] == "StatefulSet":
+            policy = found["spec"]["persistentVolumeClaimRetentionPolicy"]
+            assert policy == {"whenDeleted": "Retain", "whenScaled": "Retain"}
+        assert found["kind"] not in ("PersistentVolume", "PersistentVolumeClaim", "StorageClass")
+
+
+@pytest.mark.feature("KU06")
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ("broker: {replica: 4}", "additional properties 'replica' not allowed"),
+        ("brokers: {}", "additional properties 'brokers' not allowed"),
+        ("broker: {replicas: 0}", "at '/broker/replicas': minimum"),
+        ("broker: {replicas: '3'}", "at '/broker/replicas': got string, want integer"),
+        ("broker: {replicas: 2}", "raise broker.replicas or lower replication.factor"),
+        ("replication: {minInSyncReplicas: 3}", "lower replication.minInSyncReplicas to 2"),
+        ("controller: {maxUnavailable: 3}", "maxUnavailable is 3, more than controller.replicas"),
+        ("zookeeper: {replicas: 2}", "at '/zookeeper/replicas': value must be one of 1, 3, 5"),
+        ("zookeeper: {external: nowhere}", "at '/zookeeper/external'"),
+        ("broker: {storage: {size: much}}", "at '/broker/storage/size'"),
+        ("broker: {config: {Log_Dirs: a}}", "invalid propertyName 'Log_Dirs'"),
+        ("external: {type: Ingress}", "value must be one of 'none', 'NodePort'"),
+        ("external: {type: Addresses, addresses: ['a:1']}", "for each of the 3 brokers"),
+        ("external: {type: HostPort, port: 9092}", "at '/external/port'"),
+        ("external: {tlsSecretName: a}", "external.type is none"),
+        ("broker: {replicasMayShareHost: true}", "set antiAffinity to soft"),
+        ("networkPolicy: {allowedNamespaces: [A B]}", "at '/networkPolicy/allowedNamespaces/0'"),
+        ("image: {digest: latest}", "at '/image/digest'"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(tmp_path: Path, values: str, reason: str) -> None:
+    assert reason in refused(tmp_path, values)

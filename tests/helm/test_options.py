@@ -1,0 +1,160 @@
+"""The chart's options are those of the services: what a pod would start with is read by theirs."""
+
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import write_chart_readme
+from broker.config import BrokerConfig
+from controller.config import ControllerConfig
+from helm.chart import CHART, VALUES, Manifest, named, pods, rendered
+from share_coordinator.config import ShareCoordinatorConfig
+from tidemark.runtime.service_config import ServiceConfig, load
+from txn_coordinator.config import TxnCoordinatorConfig
+
+CLASSES: dict[str, type[ServiceConfig]] = {
+    "broker": BrokerConfig,
+    "controller": ControllerConfig,
+    "txn-coordinator": TxnCoordinatorConfig,
+    "share-coordinator": ShareCoordinatorConfig,
+}
+VALUES_FOLDER = Path(__file__).parent / "values"
+PRINTER = '#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done\n'
+
+
+class Pod(NamedTuple):
+    """Start of a pod, with the node that it is on."""
+
+    name: str
+    number: int
+    host_ip: str = "192.0.2.7"
+    node: str = "node-7"
+
+
+def started(manifests: list[Manifest], component: str, folder: Path, pod: Pod) -> ServiceConfig:
+    """Run the start script with a program that prints its arguments, and load what it prints."""
+    (found,) = (
+        it["data"]
+        for it in manifests
+        if it["kind"] == "ConfigMap" and f"{component}.yaml" in it["data"]
+    )
+    config = folder / f"{component}.yaml"
+    config.write_text(found[f"{component}.yaml"])
+    program = folder / f"tidemark-{component}"
+    program.write_text(PRINTER)
+    program.chmod(0o755)
+    (folder / "rack").write_text("zone-1")
+    script = found["start.sh"].replace("/run/tidemark", str(folder))
+    environment = {
+        "PATH": f"{folder}:/usr/bin:/bin",
+        "POD_NAME": f"{pod.name}-{pod.number}",
+        "NODE_NAME": pod.node,
+        "HOST_IP": pod.host_ip,
+    }
+    printed = subprocess.run(
+        ["sh", "-c", script], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    argv = printed.replace(f"/etc/tidemark/{component}.yaml", str(config)).split("\n")[:-1]
+    return load(CLASSES[component], argv, "TIDEMARK_X_", environ={})
+
+
+def broker(values: str, folder: Path, number: int = 0) -> BrokerConfig:
+    manifests = rendered(VALUES_FOLDER / f"{values}.yaml")
+    config = started(manifests, "broker", folder, Pod("demo-broker", number))
+    assert isinstance(config, BrokerConfig)
+    return config
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("component", CLASSES)
+def test_every_service_takes_its_options(values: Path, component: str, tmp_path: Path) -> None:
+    config = started(rendered(values), component, tmp_path, Pod(f"demo-{component}", 0))
+    assert config.log_format == "json"
+    assert config.ops_listen == "0.0.0.0:9392"
+
+
+@pytest.mark.feature("KU04")
+def test_without_values_there_are_three_brokers_and_two_of_three_replicas_in_sync(
+    tmp_path: Path,
+) -> None:
+    manifests = rendered(VALUES_FOLDER / "default.yaml")
+    config = broker("default", tmp_path, 2)
+    assert named(manifests, "StatefulSet", "demo-broker")["spec"]["replicas"] == 3
+    assert config.broker_id == 2
+    assert config.default_replication_factor == 3
+    assert config.topic_defaults()["min.insync.replicas"] == "2"
+    assert config.transaction_state_log_min_isr == 2
+    assert config.node == "node-7"
+
+
+def test_options_reach_the_broker_as_they_are_written(tmp_path: Path) -> None:
+    config = broker("options", tmp_path)
+    assert config.topic_defaults() == {
+        "min.insync.replicas": "2",
+        "retention.ms": "86400000",
+        "flush": "group",
+    }
+    assert (config.num_partitions, config.auto_create_topics_enable) == (12, False)
+    assert config.lease_ms == 5_000
+
+
+def test_a_pod_is_given_as_long_as_its_service_may_drain(tmp_path: Path) -> None:
+    config = broker("rolling", tmp_path)
+    assert config.shutdown_deadline_ms == 290_000
+    assert config.controlled_shutdown_deadline_ms <= 0.4 * config.shutdown_deadline_ms
+
+
+@pytest.mark.feature("KU09")
+@pytest.mark.parametrize(
+    ("values", "address"),
+    [
+        ("node-port", "192.0.2.7:30502"),
+        ("host-port", "192.0.2.7:9094"),
+        ("load-balancer", "b2.example.com:9095"),
+        ("given-addresses", "192.0.2.3:9094"),
+    ],
+)
+def test_each_broker_advertises_where_clients_outside_reach_it(
+    values: str, address: str, tmp_path: Path
+) -> None:
+    points = {point.listener: point for point in broker(values, tmp_path, 2).endpoints()}
+    inside = "demo-broker-2.demo-broker.log.svc.cluster.local"
+    assert f"{points['EXTERNAL'].host}:{points['EXTERNAL'].port}" == address
+    assert (points["CLIENT"].host, points["CLIENT"].port) == (inside, 9092)
+    assert (points["INTERNAL"].host, points["INTERNAL"].port) == (inside, 9192)
+
+
+def test_the_external_listener_speaks_tls_with_a_secret(tmp_path: Path) -> None:
+    config = broker("external-tls", tmp_path)
+    spoken = {it.name: it.security_protocol for it in config.parsed_listeners()}
+    assert spoken == {"CLIENT": "PLAINTEXT", "INTERNAL": "PLAINTEXT", "EXTERNAL": "SSL"}
+
+
+def test_a_broker_has_a_directory_on_each_disk_and_the_rack_of_its_node(tmp_path: Path) -> None:
+    disks = [f"/data/disk{number}/log" for number in range(3)]
+    assert broker("local-disks", tmp_path).log_dirs == tuple(disks)
+    assert broker("racks", tmp_path).rack == "zone-1"
+    assert broker("default", tmp_path).rack == ""
+
+
+def test_brokers_of_one_host_count_as_many_only_on_request(tmp_path: Path) -> None:
+    assert broker("one-node-three-brokers", tmp_path).node == "demo-broker-0"
+    assert broker("one-node", tmp_path).node == "node-7"
+
+
+@pytest.mark.feature("KU17")
+@pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+def test_no_secret_is_in_a_config_map_or_an_argument(values: Path) -> None:
+    for manifest in rendered(values):
+        if manifest["kind"] == "ConfigMap":
+            text = str(manifest["data"]).lower()
+            assert "password" not in text
+            assert "private key" not in text
+    for _, pod in pods(rendered(values)):
+        assert "password" not in str(pod["spec"]["containers"]).lower()
+
+
+@pytest.mark.feature("KU23")
+def test_the_readme_lists_the_values_as_they_are() -> None:
+    assert write_chart_readme.readme() == (CHART / "README.md").read_text(), "run make reference"
