@@ -106,4 +106,4 @@ def test_the_image_of_zookeeper_runs_its_classes(built: Path, tmp_path: Path) ->
     environment = unpacked(built / "zookeeper.tar", root)
     classes = f"/{rootfs.JARS}/*"
     said = run(root, environment, "java", "-cp", classes, "org.apache.zookeeper.Version")
-    assert "version: 3." in said
+    assert said.startswith("3.")
