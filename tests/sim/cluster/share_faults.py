@@ -27,7 +27,7 @@ def pause_leader(world: "ShareWorld") -> None:
             world.note(host.name, "goes on")
             host.resume()
 
-    world.after(world.dice.pick((1_900, 2_400)), resume)
+    world.after(world.dice.pick((1_900, 2_400, 3_200)), resume)
 
 
 SHARE_FAULTS: Final[dict[str, tuple[Callable[[Any], None], int]]] = {

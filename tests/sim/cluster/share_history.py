@@ -340,10 +340,10 @@ class ShareHistory:
     def ends(
         self, starts: dict[SharePartitionKey, int], ends: dict[SharePartitionKey, int]
     ) -> None:
-        """Check that nothing is left."""
+        """Check that nothing is left. A reset may have set a start beyond the log's end."""
         for key, end in ends.items():
             require(
-                starts.get(key) == end,
+                starts.get(key, -1) >= end,
                 "after healing every record is finished",
                 f"{key}: start {starts.get(key)}, end {end}",
             )

@@ -235,6 +235,13 @@ class DeadLetters:
         ]
         return self._share.pending_write(tuple(batches))
 
+    def finished_below(self, attempt: Attempt, start: Offset) -> None:
+        """Take the durable start offset after HOLD was refused. Letters below it are finished: an
+        acknowledgement was written whose answer was lost, so that they were delivered again.
+        """
+        for first, last, _ in self.letters_of(attempt):
+            self._share.copied(first, min(last, Offset(start - 1)))
+
     def letters_of(self, attempt: Attempt) -> list[tuple[Offset, Offset, int]]:
         """Spans of an attempt, each with the delivery count of its records."""
         window = self._share.window

@@ -12,6 +12,7 @@ from tidemark.codec.records import RecordsError
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import Offset
 from tidemark.model.partition_leader import find_leader
+from tidemark.model.share_state import ReadStateSummary
 from tidemark.model.topics import SHARE_GROUP_STATE, TRANSACTION_STATE, TopicPartition
 from tidemark.runtime import failpoints
 from tidemark.runtime.append_call import AppendCall
@@ -303,8 +304,17 @@ class LetterCopier:
             words = result.error_message or result.error_code.name
             return Problem(result.error_code, f"the archiving was not written: {words}")
         if result.refused:
+            await self._forget_finished(work, timeout_s)
             return Problem(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction is not open")
         return None
+
+    async def _forget_finished(self, work: "_Copying", timeout_s: float) -> None:
+        """Compare with the durable start offset, since nothing below it can be archived again."""
+        held = work.held
+        asked = ReadStateSummary(held.share.key, held.share.leader_epoch)
+        (summary,) = await self._state.summaries(held.group_id, [asked], timeout_s)
+        if summary.error_code is ErrorCode.NONE:
+            held.letters.finished_below(work.attempt, summary.start_offset)
 
     async def _commit(self, work: "_Copying") -> Problem | None:
         return work.take(await self._end(work, commit=True), "the transaction did not commit")

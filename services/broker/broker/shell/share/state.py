@@ -3,12 +3,19 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from tidemark.model.share_state import ReadState, StateRead, StateResult, WriteState
+from tidemark.model.share_state import (
+    ReadState,
+    ReadStateSummary,
+    StateRead,
+    StateResult,
+    StateSummary,
+    WriteState,
+)
 
 
 class ShareState(Protocol):
-    """``ShareStateClient``, as far as a broker that leads partitions uses it. Neither method
-    raises: answers have the error.
+    """``ShareStateClient``, as far as a broker that leads partitions uses it. No method raises:
+    answers have the error.
     """
 
     async def read(
@@ -20,3 +27,8 @@ class ShareState(Protocol):
         self, group_id: str, writes: Sequence[WriteState], timeout_s: float
     ) -> list[StateResult]:
         """Write changes of share-partitions of one group."""
+
+    async def summaries(
+        self, group_id: str, summaries: Sequence[ReadStateSummary], timeout_s: float
+    ) -> list[StateSummary]:
+        """Read epochs, start offsets and counts of share-partitions of one group."""

@@ -101,6 +101,22 @@ def test_the_archiving_is_pending_in_the_transaction() -> None:
     assert write.pending == (PendingBatch(Offset(0), Offset(9), ARCHIVED, 2, T1, ARCHIVING),)
 
 
+def test_letters_below_the_durable_start_are_finished() -> None:
+    copying = Copying()
+    attempt = copying.begin()
+    copying.letters.finished_below(attempt, Offset(4))
+    assert copying.world.share.window.start == 4
+    copying.run(attempt, fail=Step.HOLD)
+    copying.world.pass_time(60_000)
+    assert copying.spans() == [(4, 9)]
+
+
+def test_an_unknown_durable_start_finishes_nothing() -> None:
+    copying = Copying()
+    copying.letters.finished_below(copying.begin(), UNKNOWN_START)
+    assert copying.world.share.window.start == 0
+
+
 @pytest.mark.parametrize("step", [Step.COPY, Step.ENLIST, Step.HOLD])
 def test_a_step_that_fails_aborts_and_the_letters_are_due_again(step: Step) -> None:
     copying = Copying()
