@@ -162,5 +162,5 @@ def test_a_reassignment_is_planned_watched_and_ends(page: Page, topic: str) -> N
     expect(page.locator("main")).to_contain_text("100 %")
     page.goto(f"/topics/{topic}")
     expect(page.get_by_title("broker 3")).to_have_count(0)
-    page.goto(f"/events?q={topic}+moves")
-    expect(page.get_by_role("table")).to_contain_text("reassignment started")
+    page.goto(f"/events?q={topic}")
+    expect(page.get_by_role("table")).to_contain_text("has the replicas")

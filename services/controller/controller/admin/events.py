@@ -16,6 +16,7 @@ KEPT_MAX: Final = 1_000
 PER_CHANGE_MAX: Final = 200
 """Events of one change; the rest is counted by a last event."""
 _LOOK_S: Final = 0.25
+"""Time between two comparisons. What begins and ends within it is one change."""
 
 
 class Event(Model):
@@ -171,5 +172,6 @@ def _partition(name: str, old: PartitionImage, new: PartitionImage) -> Iterator[
     if new.is_reassigning and not old.is_reassigning:
         words = f"{name} moves: {list(new.adding)} added, {list(new.removing)} removed"
         yield "reassignment-started", name, words
-    if old.is_reassigning and not new.is_reassigning:
+    is_moved = old.is_reassigning or set(old.replicas) != set(new.replicas)
+    if is_moved and not new.is_reassigning:  # a short move has begun and ended between two looks
         yield "reassignment-ended", name, f"{name} has the replicas {list(new.replicas)}"
