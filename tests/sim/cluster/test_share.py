@@ -11,7 +11,7 @@ from sim.cluster.share_mutations import BREAKS, MUTATIONS, mutated, options_for
 from sim.cluster.share_world import ShareOptions
 from sim.run import first_broken, seeds_that_failed
 
-SEEDS = 220
+SEEDS = 120
 SEEDS_A_TEST = 10
 SEEDS_UNTIL_FOUND = 200
 REACHED = (
