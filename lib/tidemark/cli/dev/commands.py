@@ -207,6 +207,7 @@ def _addresses(layout: "Layout") -> dict[str, str]:
         "bootstrap": layout.bootstrap,
         "grpc": layout.grpc_bootstrap,
         "rest": f"http://{HOST}:{ports.rest}",
+        "console": f"http://{HOST}:{ports.rest}/",
         **web,
         "zookeeper": layout.zookeeper_connect,
         "directory": str(layout.directory),
