@@ -19,10 +19,12 @@ from tidemark.model.ids import LeaderEpoch, Offset
 from tidemark.model.share_state import (
     UNKNOWN_START,
     ReadState,
+    ReadStateSummary,
     SharePartitionKey,
     StateEpoch,
     StateRead,
     StateResult,
+    StateSummary,
     WriteState,
 )
 from tidemark.model.topics import SHARE_GROUP_STATE
@@ -80,6 +82,16 @@ class PlainState:
             return ErrorCode.FENCED_STATE_EPOCH
         self.kept.setdefault(write.key, PlainCoordinator()).write(write)
         return ErrorCode.NONE
+
+    async def summaries(
+        self, group_id: str, summaries: Sequence[ReadStateSummary], timeout_s: float
+    ) -> list[StateSummary]:
+        failure = await self._call("summaries", len(summaries))
+        kept = {key: Offset(one.start) for key, one in self.kept.items()}
+        return [
+            StateSummary(one.key, failure, start_offset=kept.get(one.key, UNKNOWN_START))
+            for one in summaries
+        ]
 
     def reset(self) -> None:
         """All states begin again."""
