@@ -41,6 +41,8 @@ def supervise(command: Sequence[str]) -> int:
             signal.signal(number, lambda received, _: _pass_on(child, received))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
         code = _wait(child)
+        for number in _PASSED_ON:
+            signal.signal(number, signal.SIG_IGN)  # the pid may be another process's by now
         try:
             znodes = supervised.read(left.fileno())
         except ValueError as error:

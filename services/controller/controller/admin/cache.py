@@ -5,9 +5,10 @@ its age, or the reason why there is none; the fetch goes on for the next caller.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from tidemark.runtime.clock import Clock
 
@@ -16,7 +17,7 @@ from controller.admin.errors import AdminError
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
-FETCHES_MAX: Final = 256
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,10 @@ class AgedCache(Generic[Key, Value]):
             entry.problem = entry.failed_at_ms = None
         except AdminError as problem:
             entry.problem = problem.message
+            entry.failed_at_ms = self._clock.now_ms()
+        except Exception as bug:
+            log.critical("answer not fetched: internal error", exc_info=True)
+            entry.problem = f"internal error: {type(bug).__name__}"
             entry.failed_at_ms = self._clock.now_ms()
         finally:
             entry.fetch = None

@@ -1,8 +1,10 @@
 """AdminService: the parts of the administration that live as long as the controller."""
 
 import asyncio
+import logging
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.zk_session import ZkSession
@@ -18,6 +20,24 @@ from controller.admin.operation_runner import OperationRunner
 from controller.admin.operation_store import OperationStore
 from controller.config import ControllerConfig
 from controller.shell.node import ControllerNode
+
+log = logging.getLogger(__name__)
+
+_AGAIN_S: Final = 1.0
+
+
+async def keep(run: Callable[[], Awaitable[None]]) -> None:
+    """Run a duty of the administration until it ends or is cancelled. Begin it again after an
+    internal error, which must not end a controller.
+    """
+    while True:
+        try:
+            await run()
+        except Exception:
+            log.critical("administration: internal error", exc_info=True)
+            await asyncio.sleep(_AGAIN_S)
+        else:
+            return
 
 
 class AdminService:
@@ -59,9 +79,12 @@ class AdminService:
         )
         runner = OperationRunner(self._shared)
         self._running = [
-            self._tasks.create_task(self._image.run(), name="admin-image"),
-            self._tasks.create_task(self._shared.events.run(), name="admin-events"),
-            self._tasks.create_task(runner.run(), name="admin-operations"),
+            self._tasks.create_task(keep(run), name=f"admin-{name}")
+            for name, run in (
+                ("image", self._image.run),
+                ("events", self._shared.events.run),
+                ("operations", runner.run),
+            )
         ]
         return self
 

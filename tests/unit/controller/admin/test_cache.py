@@ -78,3 +78,16 @@ def test_a_failure_stands_for_a_while_so_that_a_dead_node_is_left_alone() -> Non
         assert await cache.get("b1", answering("x", calls), wait_ms=60_000) == Aged("x", 0)
 
     asyncio.run(in_cache(use))
+
+
+async def broken() -> str:
+    raise ValueError("a bug")
+
+
+def test_a_bug_of_one_answer_does_not_end_the_others() -> None:
+    async def use(cache: AgedCache[str, str], clock: ManualClock) -> None:
+        found = await cache.get("b1", broken, wait_ms=60_000)
+        assert (found.value, found.problem) == (None, "internal error: ValueError")
+        assert await cache.get("b2", answering("x", []), wait_ms=60_000) == Aged("x", 0)
+
+    asyncio.run(in_cache(use))
