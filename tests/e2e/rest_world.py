@@ -25,6 +25,8 @@ QUIET = "rest-quiet"
 """Share group without members."""
 TRANSACTION = "rest/payments 1"
 RECORDS = 12
+STAYS_MS = 3 * PATIENCE_MS
+"""How long the member and the transaction stay without a call: longer than all tests together."""
 
 
 @dataclass
@@ -153,7 +155,12 @@ def fill(cluster: Cluster, api: Api, held: contextlib.ExitStack) -> None:
         worker.subscribe([ORDERS])
         wait_for(lambda: worker.poll(timeout_ms=100), "the quiet group has read")
     reader = held.enter_context(
-        sync.Consumer(cluster.kafka(), group_id=READERS, auto_offset_reset="earliest")
+        sync.Consumer(
+            cluster.kafka(),
+            group_id=READERS,
+            auto_offset_reset="earliest",
+            max_poll_interval_ms=STAYS_MS,
+        )
     )
     reader.subscribe([ORDERS])
     wait_for(lambda: reader.poll(timeout_ms=100), "the group reads")
@@ -164,7 +171,7 @@ def fill(cluster: Cluster, api: Api, held: contextlib.ExitStack) -> None:
     wait_for(lambda: worker.poll(timeout_ms=100), "the share group reads")
     writer = held.enter_context(
         sync.TransactionalProducer(
-            cluster.kafka(), transactional_id=TRANSACTION, transaction_timeout_ms=PATIENCE_MS
+            cluster.kafka(), transactional_id=TRANSACTION, transaction_timeout_ms=STAYS_MS
         )
     )
     writer.init()
