@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from e2e.clusters import Cluster, started_cluster
 from tidemark.cli.group import admin as group_commands
-from tidemark.cli.group.reset_plan import Goal, Target
 from tidemark.cli.txn import admin as txn_commands
 from tidemark.client import (
     Admin,
@@ -19,6 +18,7 @@ from tidemark.client import (
     TransactionalProducer,
 )
 from tidemark.client.errors import CommitFailedError, GroupNotEmptyError
+from tidemark.plans.offset_reset import Goal, Target
 from waiting import patience, until_told
 
 pytestmark = pytest.mark.e2e

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidemark.cli.admin_client import open_admin
-from tidemark.cli.cluster import reassign_plan, reassign_throttle
-from tidemark.cli.cluster.reassign_plan import Move, PlanError, Replicas, Site
+from tidemark.cli.cluster import reassign_throttle
 from tidemark.cli.failure import CommandError
 from tidemark.client.admin.admin import Admin, ConfigResource, Reassignment, TopicDescription
 from tidemark.client.errors import ClientError
 from tidemark.model.topics import TopicPartition
+from tidemark.plans import reassignment
+from tidemark.plans.errors import PlanError
+from tidemark.plans.reassignment import Move, Replicas, Site
 from tidemark.runtime.exit_codes import ExitCode
 
 NAMES_SHOWN_MAX = 10
@@ -70,10 +72,10 @@ async def plan(bootstrap: str, target: Target) -> Plan:
     try:
         if target.leaving:
             sites += [Site(broker, takes=False) for broker in sorted(away)]
-            return Plan(reassign_plan.drained(current, sites), [])
-        moves = reassign_plan.balanced(current, sites)
+            return Plan(reassignment.drained(current, sites), [])
+        moves = reassignment.balanced(current, sites)
     except PlanError as problem:
-        raise CommandError(problem.what, hint=problem.hint) from None
+        raise CommandError(problem.what, hint=problem.remedy) from None
     leaving = away & {one for move in moves for one in move.removing}
     return Plan(moves, [f"broker {one} is not alive: its replicas move" for one in sorted(leaving)])
 

@@ -22,9 +22,9 @@ from tidemark.cli.output import (
 from tidemark.runtime.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from tidemark.cli.cluster.reassign_plan import Move
     from tidemark.cli.cluster.reassign_watch import MoveState
     from tidemark.model.topics import TopicPartition
+    from tidemark.plans.reassignment import Move
 
 app = command_group("Move replicas: plan, apply, watch, cancel.")
 

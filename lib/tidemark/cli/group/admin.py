@@ -8,17 +8,10 @@ from typing import Final
 from tidemark.cli.admin_client import open_admin
 from tidemark.cli.client_calls import as_command_error
 from tidemark.cli.failure import CommandError
-from tidemark.cli.first_records import first_timestamps
-from tidemark.cli.group.lag import (
-    Bounds,
-    Row,
-    first_unread,
-    owners,
-    partition_row,
-    time_lag_ms,
-)
-from tidemark.cli.group.reset_plan import Move, Scope, Target, plan, timestamp_for
+from tidemark.cli.group.reset_options import Scope
+from tidemark.cli.group.rows import Row, partition_row
 from tidemark.client.admin.admin import Admin
+from tidemark.client.admin.first_records import first_timestamps
 from tidemark.client.admin.group_types import GroupDescription
 from tidemark.client.admin.types import AlterConfig, ConfigResource
 from tidemark.client.config import ConsumerConfig
@@ -29,6 +22,8 @@ from tidemark.client.deadline import Deadline
 from tidemark.client.errors import ClientError, GroupNotEmptyError, GroupNotFoundError
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.group_lag import Bounds, first_unread, owners, time_lag_ms
+from tidemark.plans.offset_reset import Move, Target, plan, timestamp_for
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.exit_codes import ExitCode
 

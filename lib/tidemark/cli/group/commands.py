@@ -144,7 +144,8 @@ def reset(
     """Move a group's offsets. Refused while it has members."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.group import admin
-    from tidemark.cli.group.reset_plan import Goal, Target, parse_scope, target_of
+    from tidemark.cli.group.reset_options import parse_scope, target_of
+    from tidemark.plans.offset_reset import Goal, Target
 
     target = target_of(
         to_earliest=to_earliest,

@@ -6,13 +6,14 @@ from typing import Any, Final
 from tidemark.cli.admin_client import open_admin
 from tidemark.cli.group.admin import configs as group_configs
 from tidemark.cli.group.admin import in_scope, log_bounds, move_row
-from tidemark.cli.group.reset_plan import Scope, Target, plan, timestamp_for
+from tidemark.cli.group.reset_options import Scope
 from tidemark.client.admin.share_types import ShareGroupDescription
 from tidemark.client.errors import GroupNotEmptyError
 from tidemark.client.share.share_views import ShareLag, ShareRange, ShareViews
 from tidemark.model.errors import ErrorCode
 from tidemark.model.share_group_configs import SHARE_GROUP_CONFIG_KEYS
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.offset_reset import Target, plan, timestamp_for
 from tidemark.runtime.clock import Clock
 
 _VIEW_MS_MAX: Final = 15_000

@@ -226,7 +226,7 @@ def reset(
 ) -> None:
     """Deliver again from other offsets. Refused while the group has members."""
     from tidemark.cli.client_calls import run
-    from tidemark.cli.group.reset_plan import parse_scope, target_of
+    from tidemark.cli.group.reset_options import parse_scope, target_of
     from tidemark.cli.share import admin
 
     target = target_of(

@@ -4,19 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidemark.cli.admin_client import open_admin
 from tidemark.cli.failure import CommandError
-from tidemark.cli.first_records import first_timestamps
-from tidemark.cli.txn.hanging import (
-    OpenTransaction,
-    Row,
-    hanging,
-    holder_row,
-    open_row,
-    suspects,
-)
+from tidemark.cli.txn.rows import Row, holder_row, open_row
 from tidemark.client.admin.admin import Admin
+from tidemark.client.admin.first_records import first_timestamps
 from tidemark.client.admin.group_types import TransactionDescription
 from tidemark.client.admin.types import ProducerState
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.hanging_transactions import OpenTransaction, hanging, suspects
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.exit_codes import ExitCode
 

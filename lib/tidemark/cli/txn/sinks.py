@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tidemark.cli.failure import CommandError
-from tidemark.cli.txn.hanging import Row
+from tidemark.cli.txn.rows import Row
 from tidemark.client.errors import TransactionalIdNotFoundError
 from tidemark.client.transactions.sink_batches import SinkBatches, SinkDescription
 

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from pydantic import Field
-from tidemark.cli.first_records import first_timestamps
-from tidemark.cli.group.lag import Bounds, first_unread, lag_of, owners, time_lag_ms
-from tidemark.cli.group.reset_plan import Goal, Target, plan, timestamp_for
 from tidemark.client.admin.admin import Admin
+from tidemark.client.admin.first_records import first_timestamps
 from tidemark.client.admin.group_types import GroupDescription, MemberDescription
 from tidemark.client.consumer.group_types import OffsetAndMetadata
 from tidemark.client.errors import ClientError, GroupNotFoundError
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.authorization import Operation, group_resource, topic_resource
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.group_lag import Bounds, first_unread, lag_of, owners, time_lag_ms
+from tidemark.plans.offset_reset import Goal, Target, plan, timestamp_for
 
 from controller.admin import topics
 from controller.admin.context import AdminContext

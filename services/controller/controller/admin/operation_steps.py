@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from pydantic import Field
-from tidemark.cli.cluster.reassign_plan import Move
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterImage, PartitionImage
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.reassignment import Move
 
 from controller.admin.models import Model
 

@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tidemark.cli.cluster.reassign_plan import Move
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.reassignment import Move
 from tidemark.runtime import zk_paths
 from tidemark.runtime.zk_session import (
     BadVersionError,

@@ -5,8 +5,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
-from tidemark.cli.cluster.reassign_plan import Move
 from tidemark.model.authorization import Operation as Permission
+from tidemark.plans.reassignment import Move
 
 from controller.admin import reassignments
 from controller.admin.brokers import require_broker

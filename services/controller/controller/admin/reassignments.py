@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field
-from tidemark.cli.cluster.reassign_plan import Move, PlanError, Site, balanced, drained
 from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.errors import PlanError
+from tidemark.plans.reassignment import Move, Site, balanced, drained
 
 from controller.admin import topics
 from controller.admin.context import AdminContext
@@ -186,7 +187,7 @@ def planned(image: ClusterImage, request: PlanRequest) -> tuple[list[Move], list
             return drained(current, sites), []
         moves = balanced(current, sites)
     except PlanError as problem:
-        raise bad_value(problem.what, field="brokers", remedy=problem.hint) from None
+        raise bad_value(problem.what, field=problem.where, remedy=problem.remedy) from None
     notes = [f"broker {one} is not alive: its replicas move" for one in sorted(away)]
     return moves, notes
 

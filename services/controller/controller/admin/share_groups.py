@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 from pydantic import Field
-from tidemark.cli.group.lag import Bounds
-from tidemark.cli.group.reset_plan import Goal, Target, plan, timestamp_for
 from tidemark.client.admin.share_types import ShareGroupDescription
 from tidemark.client.errors import ClientError
 from tidemark.client.share.share_views import ShareLag, ShareRange, ShareViews
 from tidemark.model.authorization import Operation, group_resource
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.group_lag import Bounds
+from tidemark.plans.offset_reset import Goal, Target, plan, timestamp_for
 
 from controller.admin import topics
 from controller.admin.broker_calls import CLIENT_ID

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pydantic import Field
-from tidemark.cli.first_records import first_timestamps
-from tidemark.cli.txn.hanging import OpenTransaction, hanging, suspects
 from tidemark.client.admin import requests as admin_requests
 from tidemark.client.admin.admin import Admin
+from tidemark.client.admin.first_records import first_timestamps
 from tidemark.client.admin.group_types import TransactionDescription
 from tidemark.client.admin.types import ProducerState
 from tidemark.client.errors import ClientError
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.authorization import CLUSTER, Operation, transactional_id_resource
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.hanging_transactions import OpenTransaction, hanging, suspects
 
 from controller.admin.broker_calls import by_leader
 from controller.admin.context import AdminContext

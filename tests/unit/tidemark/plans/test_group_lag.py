@@ -1,29 +1,11 @@
-from tidemark.cli.group.lag import (
-    Bounds,
-    first_unread,
-    lag_of,
-    owners,
-    partition_row,
-    time_lag_ms,
-)
 from tidemark.client.admin.group_types import GroupDescription, MemberDescription
 from tidemark.client.consumer.group_types import OffsetAndMetadata
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.group_lag import Bounds, first_unread, lag_of, owners, time_lag_ms
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 MEMBER = MemberDescription("m", None, "client", "host", 3, (ZERO,))
 GROUP = GroupDescription("g", "Consumer", "Stable", "uniform", (MEMBER,))
-
-
-def test_lag_counts_to_the_end_and_to_the_last_stable_offset() -> None:
-    row = partition_row(ZERO, OffsetAndMetadata(4), Bounds(0, 10, 6), owners(GROUP).get(ZERO))
-    assert (row["lag"], row["stable_lag"]) == (6, 2)
-    assert (row["member"], row["host"]) == ("m", "host")
-
-
-def test_without_a_commit_or_a_log_there_is_no_lag() -> None:
-    assert partition_row(ONE, None, Bounds(0, 10, 6), None)["lag"] is None
-    assert partition_row(ONE, OffsetAndMetadata(4), None, None)["lag"] is None
 
 
 def test_a_commit_beyond_the_end_is_no_negative_lag() -> None:
@@ -41,3 +23,8 @@ def test_time_lag_is_the_age_of_the_first_unread_record() -> None:
     assert time_lag_ms(ZERO, {ZERO: 5}, {ZERO: 700}, 1_000) == 300
     assert time_lag_ms(ZERO, {}, {}, 1_000) == 0
     assert time_lag_ms(ZERO, {ZERO: 5}, {}, 1_000) is None
+
+
+def test_a_partition_is_read_by_the_member_that_has_it() -> None:
+    assert owners(GROUP) == {ZERO: MEMBER}
+    assert owners(None) == {}

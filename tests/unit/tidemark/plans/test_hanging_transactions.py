@@ -1,8 +1,8 @@
 import pytest
-from tidemark.cli.txn.hanging import OpenTransaction, hanging, holder_row, suspects
 from tidemark.client.admin.group_types import TransactionDescription
 from tidemark.client.admin.types import ProducerState
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.hanging_transactions import OpenTransaction, hanging, suspects
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 NOW_MS, TIMEOUT_MS = 1_000_000, 900_000
@@ -39,10 +39,3 @@ def test_what_a_coordinator_will_end_does_not_hang(
     suspect = OpenTransaction(ZERO, producer(7, 10))
     coordinators = {} if description is None else {7: description}
     assert bool(hanging([suspect], coordinators)) is hangs
-
-
-def test_who_holds_the_last_stable_offset_is_told_with_its_age() -> None:
-    one = OpenTransaction(ZERO, producer(7, NOW_MS - 100))
-    row = holder_row(one, known("Ongoing", ZERO), held_since_ms=NOW_MS - 400, now_ms=NOW_MS)
-    assert (row["transactional_id"], row["start_offset"]) == ("x", 5)
-    assert (row["held_ms"], row["open_ms"], row["idle_ms"]) == (400, 500, 100)

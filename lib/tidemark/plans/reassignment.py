@@ -11,20 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from tidemark.cli.cluster.reassign_balance import Balance
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.balance import Balance
+from tidemark.plans.errors import PlanError
 
 Replicas = tuple[int, ...]
 Assignment = Mapping[TopicPartition, Replicas]
-
-
-class PlanError(Exception):
-    """There is no valid plan; ``hint`` is what to try."""
-
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
 
 
 class Site(NamedTuple):
@@ -147,7 +139,8 @@ def _too_few(name: TopicPartition, replicas: Replicas, sites: _Map) -> PlanError
     return PlanError(
         f"{name} has {len(replicas)} replicas; brokers"
         f" {','.join(map(str, sites.takers)) or '(none)'} are on {nodes} node(s)",
-        "name more brokers, on other nodes: no node holds two replicas of one partition",
+        where="brokers",
+        remedy="name more brokers, on other nodes: no node holds two replicas of one partition",
     )
 
 

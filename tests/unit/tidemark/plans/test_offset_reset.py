@@ -1,21 +1,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidemark.cli.failure import CommandError
-from tidemark.cli.group.lag import Bounds
-from tidemark.cli.group.reset_plan import (
-    Goal,
-    Move,
-    Scope,
-    Target,
-    choose,
-    parse_duration,
-    parse_scope,
-    parse_time,
-    plan,
-    timestamp_for,
-)
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.group_lag import Bounds
+from tidemark.plans.offset_reset import Goal, Move, Target, plan, timestamp_for
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 BOUNDS = {ZERO: Bounds(10, 50, 40)}
@@ -61,44 +49,6 @@ def test_no_move_leaves_the_log(
     committed = {} if before is None else {ZERO: before}
     for move in plan(Target(goal, number), committed, {ZERO: bounds}, {ZERO: number}):
         assert bounds.start <= move.after <= bounds.end
-
-
-def test_only_one_goal_may_be_named() -> None:
-    assert choose({"--a": None, "--b": Target(Goal.LATEST)}) == Target(Goal.LATEST)
-    with pytest.raises(CommandError, match="none"):
-        choose({"--a": None})
-    with pytest.raises(CommandError, match="--a and --b"):
-        choose({"--a": Target(Goal.LATEST), "--b": Target(Goal.EARLIEST)})
-
-
-@pytest.mark.parametrize(
-    ("text", "scope"),
-    [("t", Scope("t")), ("a.b:0", Scope("a.b", (0,))), ("t:1,2", Scope("t", (1, 2)))],
-)
-def test_a_scope_is_a_topic_or_some_of_its_partitions(text: str, scope: Scope) -> None:
-    assert parse_scope(text) == scope
-
-
-@pytest.mark.parametrize(
-    ("text", "duration_ms"),
-    [("PT30S", 30_000), ("PT1.5S", 1_500), ("P1DT2H3M", 93_780_000), ("P7D", 604_800_000)],
-)
-def test_durations_are_iso(text: str, duration_ms: int) -> None:
-    assert parse_duration(text) == duration_ms
-
-
-@pytest.mark.parametrize("text", ["", "P", "PT", "1h", "-PT1S"])
-def test_other_durations_are_refused(text: str) -> None:
-    with pytest.raises(CommandError):
-        parse_duration(text)
-
-
-def test_times_are_iso_or_milliseconds() -> None:
-    assert parse_time("@1500") == 1_500
-    assert parse_time("1970-01-01T00:00:02") == 2_000
-    assert parse_time("1970-01-01T02:00:02+02:00") == 2_000
-    with pytest.raises(CommandError):
-        parse_time("yesterday")
 
 
 def test_ago_is_counted_from_now() -> None:

@@ -6,8 +6,9 @@ from itertools import combinations, product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidemark.cli.cluster.reassign_plan import Move, PlanError, Replicas, Site, balanced, drained
 from tidemark.model.topics import TopicPartition
+from tidemark.plans.errors import PlanError
+from tidemark.plans.reassignment import Move, Replicas, Site, balanced, drained
 
 Current = dict[TopicPartition, Replicas]
 

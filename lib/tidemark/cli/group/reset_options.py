@@ -1,16 +1,14 @@
-"""Targets of ``group reset`` and ``share reset``. Pure: the bounds of the logs are arguments."""
+"""Options of ``group reset`` and ``share reset``."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum, auto
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidemark.cli.failure import CommandError
-from tidemark.cli.group.lag import Bounds
-from tidemark.model.topics import TopicPartition
+from tidemark.plans.offset_reset import Goal, Target
 from tidemark.runtime.exit_codes import ExitCode
 
 _DURATION: Final = re.compile(
@@ -19,34 +17,6 @@ _DURATION: Final = re.compile(
 )
 _SECONDS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 _SCOPE: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(?::(?P<partitions>\d+(?:,\d+)*))?")
-
-
-class Goal(Enum):
-    """Kind of target."""
-
-    EARLIEST = auto()
-    LATEST = auto()
-    OFFSET = auto()  # number: the offset
-    SHIFT = auto()  # number: records forward, or back if negative
-    TIME = auto()  # number: ms since 1970
-    AGO = auto()  # number: ms before now
-    CURRENT = auto()  # the committed offset, or the nearest in the log
-
-
-class Target(NamedTuple):
-    """Target chosen on the command line."""
-
-    goal: Goal
-    number: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Change of one partition's committed offset; ``before`` is None if there was none."""
-
-    partition: TopicPartition
-    before: int | None
-    after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,46 +103,3 @@ def parse_duration(text: str) -> int:
         )
     parts = {name: float(count) for name, count in match.groupdict().items() if count}
     return int(1_000 * sum(_SECONDS[name] * count for name, count in parts.items()))
-
-
-def timestamp_for(target: Target, now_ms: int) -> int | None:
-    """Return the time to look up in the logs; None if the target needs none."""
-    if target.goal is Goal.TIME:
-        return target.number
-    return now_ms - target.number if target.goal is Goal.AGO else None
-
-
-def plan(
-    target: Target,
-    committed: Mapping[TopicPartition, int],
-    bounds: Mapping[TopicPartition, Bounds],
-    found: Mapping[TopicPartition, int],
-) -> list[Move]:
-    """Return a move for each partition with known bounds, to an offset within the log. ``found``
-    has the offsets for the target's time, -1 if no record is late enough.
-
-    SHIFT and CURRENT need a committed offset: partitions without one do not change.
-    """
-    moves: list[Move] = []
-    for partition, each in sorted(bounds.items()):
-        before = committed.get(partition)
-        wanted = _wanted(target, before, each, found.get(partition, -1))
-        if wanted is not None:
-            moves.append(Move(partition, before, min(max(wanted, each.start), each.end)))
-    return moves
-
-
-def _wanted(target: Target, before: int | None, bounds: Bounds, found: int) -> int | None:
-    match target.goal:
-        case Goal.EARLIEST:
-            return bounds.start
-        case Goal.LATEST:
-            return bounds.end
-        case Goal.OFFSET:
-            return target.number
-        case Goal.TIME | Goal.AGO:
-            return found if found >= 0 else bounds.end
-        case Goal.SHIFT:
-            return None if before is None else before + target.number
-        case Goal.CURRENT:
-            return before
