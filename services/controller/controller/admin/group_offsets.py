@@ -126,7 +126,10 @@ def read_csv(text: str) -> dict[tuple[str, int], int]:
             raise bad_value(
                 f"line {number} is not topic,partition,offset", field="csv", remedy="orders,0,120"
             )
-        wanted[row[0].strip(), int(row[1])] = int(row[2])
+        at = TopicPartition(row[0].strip(), int(row[1]))
+        if at in wanted:
+            raise bad_value(f"line {number} names {at} again", field="csv")
+        wanted[at] = int(row[2])
     if not wanted:
         raise bad_value("csv has no line", field="csv", remedy="orders,0,120")
     return wanted

@@ -8,6 +8,7 @@ controller it arrives. Keys are kept for a day at least.
 
 import base64
 import hashlib
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from tidemark.runtime import zk_paths
@@ -15,6 +16,7 @@ from tidemark.runtime.clock import Clock
 from tidemark.runtime.zk_session import (
     NodeExistsError,
     NoNodeError,
+    NotEmptyError,
     ZkError,
     ZkSession,
 )
@@ -25,6 +27,7 @@ KEY_CHARS_MAX: Final = 255
 ANSWER_BYTES_MAX: Final = 524_288
 KEYS_PER_DAY_MAX: Final = 100_000
 _DAY_MS: Final = 86_400_000
+_PRUNED_MAX: Final = 100
 
 
 class Answer(NamedTuple):
@@ -106,17 +109,20 @@ class IdempotencyStore:
             return  # the request was carried out; a repetition of it is refused as in use
 
     async def _prune(self, today: int) -> None:
-        """Delete the keys of a day that is past, a bounded number at a time."""
+        """Delete the keys of past days, a bounded number at a time."""
         days, _ = await self._session.children(zk_paths.IDEMPOTENCY)
         for day in days:
-            if int(day) >= today - 1:
-                continue
-            parent = f"{zk_paths.IDEMPOTENCY}/{day}"
-            names, _ = await self._session.children(parent)
-            for name in names[:100]:
-                await self._session.delete(f"{parent}/{name}")
-            if len(names) <= 100:
-                await self._session.delete(parent)
+            if int(day) < today - 1:
+                # Another controller may delete the same keys, or find one more, at the same time.
+                with suppress(NoNodeError, NotEmptyError):
+                    await self._delete_some(f"{zk_paths.IDEMPOTENCY}/{day}")
+
+    async def _delete_some(self, parent: str) -> None:
+        names, _ = await self._session.children(parent)
+        for name in names[:_PRUNED_MAX]:
+            await self._session.delete(f"{parent}/{name}")
+        if len(names) <= _PRUNED_MAX:
+            await self._session.delete(parent)
 
 
 def _answer(earlier: dict[str, Any], request: str) -> Answer:

@@ -14,6 +14,8 @@ from controller.admin.models import Model
 Format = Literal["auto", "text", "json", "hex"]
 Encoding = Literal["json", "string", "binary"]
 SHOWN_BYTES_MAX: Final = 65_536
+JSON_DEPTH_MAX: Final = 100
+"""Nesting of lists and objects that is shown as JSON; pydantic writes 255 levels at most."""
 
 
 class Payload(Model):
@@ -46,7 +48,7 @@ def show(content: bytes | None, wanted: Format) -> Payload:
 
 
 def _parsed(content: bytes) -> Any:
-    """Return objects, lists and finite numbers; Python's own NaN is no JSON."""
+    """Return what an answer can hold: no NaN, no lone surrogates, no deep nesting."""
 
     def refuse(name: str) -> None:
         raise ValueError(name)
@@ -54,8 +56,16 @@ def _parsed(content: bytes) -> Any:
     found = json.loads(content.decode(), parse_constant=refuse)
     if isinstance(found, float) and not math.isfinite(found):
         raise ValueError(found)
-    json.dumps(found, allow_nan=False).encode()
+    if _is_deeper(found, JSON_DEPTH_MAX):
+        raise ValueError("nested too deep")
+    json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
     return found
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """True if lists and objects are nested deeper than ``levels``."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(levels == 0 or _is_deeper(one, levels - 1) for one in inner)
 
 
 def _text(content: bytes, *, cut: bool) -> str | None:
@@ -74,7 +84,7 @@ def encode(data: Any, encoding: Encoding, field: str) -> bytes | None:
     if encoding == "json":
         try:
             return json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
-        except (ValueError, UnicodeEncodeError):
+        except (ValueError, RecursionError):
             raise bad_value("the data is no JSON value", field=field) from None
     if not isinstance(data, str):
         raise bad_value(f"{encoding} data has to be a string", field=field)
