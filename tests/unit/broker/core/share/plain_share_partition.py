@@ -167,10 +167,11 @@ class PlainSharePartition:
         bound = self.settings.records_max
         ends_at = max(bound, len(self.records))
         extra = self.before_what_is_in_flight()
-        if is_whole and offsets.stop - batch_first <= bound and len(self.records) < bound + extra:
-            ends_at = bound + len(offsets)  # a whole batch may pass the bound
+        passing = len(offsets) if is_whole and offsets.stop - batch_first <= bound else 0
+        if passing and len(self.records) < bound:
+            ends_at = bound + passing  # a whole batch may pass the bound
         if extra:
-            ends_at = max(ends_at, min(self.told_end - self.start, ends_at + extra))
+            ends_at = max(ends_at, min(self.told_end - self.start, ends_at + extra + passing))
         return ends_at
 
     def before_what_is_in_flight(self) -> int:
