@@ -15,6 +15,8 @@ from e2e.clusters import Cluster
 from e2e.share_cluster import LOCK_MS, QUICK, make
 from tidemark.client import (
     Admin,
+    AlterConfig,
+    ConfigResource,
     Consumer,
     NewTopic,
     Producer,
@@ -186,6 +188,53 @@ def test_closing_keeps_what_is_decided_and_gives_back_the_rest(
         async with member(cluster, group) as consumer:
             consumer.subscribe([topic])
             assert [one.offset for one in await read(consumer, 2)] == [1, 3]
+
+    run(work())
+
+
+@pytest.mark.feature("Y12")
+def test_a_record_may_be_released_for_later(cluster: Cluster, topic_name: Name) -> None:
+    group = topic_name("jobs")
+
+    async def work() -> None:
+        topic = await make(cluster, topic_name("orders"), records=3, group=group)
+        backoff = AlterConfig("share.release.backoff.max.ms", "3600000")
+        async with Admin(cluster.kafka()) as admin:
+            await admin.alter_configs({ConfigResource("group", group): [backoff]})
+        async with member(cluster, group, **EXPLICIT) as consumer:
+            consumer.subscribe([topic])
+            delays = (3_600_000, 1, 0)
+            for record, delay_ms in zip(await read(consumer, 3), delays, strict=True):
+                consumer.acknowledge(record, "release", delay_ms=delay_ms)
+            assert await consumer.commit_sync() == {TopicPartition(topic, 0): None}
+            again = await read(consumer, 2)
+            found = sorted((one.offset, one.delivery_count) for one in again)
+            assert found == [(1, 2), (2, 2)]
+            first, *_ = (await asyncio.to_thread(browsed, cluster, group, topic))["ranges"]
+            assert (first["last_offset"], first["state"]) == (0, "available")
+            assert first["delay_left_ms"] > 0
+
+    run(work())
+
+
+@pytest.mark.feature("T08")
+def test_a_record_that_was_never_handed_out_keeps_its_attempts(
+    cluster: Cluster, topic_name: Name
+) -> None:
+    group = topic_name("jobs")
+
+    async def work() -> None:
+        topic = await make(cluster, topic_name("orders"), records=4, group=group)
+        for count in (1, 2):
+            async with member(cluster, group, **EXPLICIT) as consumer:
+                consumer.subscribe([topic])
+                async with patience():
+                    record = await anext(consumer)
+                assert (record.offset, record.delivery_count) == (0, count)
+        async with member(cluster, group) as consumer:
+            consumer.subscribe([topic])
+            got = [(one.offset, one.delivery_count) for one in await read(consumer, 4)]
+            assert sorted(got) == [(0, 3), (1, 1), (2, 1), (3, 1)]
 
     run(work())
 
@@ -398,7 +447,11 @@ def test_the_commands_of_a_share_group(cluster: Cluster, topic_name: Name) -> No
     assert shown(cluster, "reset", group, "--to-earliest", "--execute")[0]["outcome"] == "moved"
     assert consumed(cluster, group, topic, "-n", "1") == [("0", 1)]
     shown(cluster, "reset", group, "-t", f"{topic}:0", "--to-offset", "3", "--execute")
-    assert consumed(cluster, group, topic, "-n", "1") == [("3", 1)]
+    later = ("--outcome", "release", "--release-delay", "0.05")
+    assert consumed(cluster, group, topic, "-n", "1", *later) == [("3", 1)]
+    assert consumed(cluster, group, topic, "-n", "1") == [("3", 2)]
+    refused = tidemark(cluster, "consume", group, topic, "--release-delay", "1")
+    assert "only with --outcome release" in refused.stderr
     assert shown(cluster, "delete", group, "-y", "-t", topic)[0]["outcome"] == f"forgot {topic}"
     assert shown(cluster, "delete", group, "-y") == [{"group": group, "outcome": "deleted"}]
     assert tidemark(cluster, "describe", group).returncode == 1

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Final, Literal
 
 from tidemark.kafka.apis import is_flexible
+from tidemark.kafka.own_fields import with_own_fields
 from tidemark.kafka.primitives import COMPACT, PLAIN, REQUEST_ELEMENTS_MAX, guarded
 from tidemark.kafka.schemas import ApiSchema, FieldSchema, load_schema
 from tidemark.kafka.struct_codec import (
@@ -53,7 +54,9 @@ def _read(api_key: int, version: int, direction: Direction, body: memoryview) ->
 
 
 def _fields_of(schema: ApiSchema, direction: Direction) -> tuple[FieldSchema, ...]:
-    return schema.request if direction == "request" else schema.response
+    if direction == "response":
+        return schema.response
+    return with_own_fields(schema.api_key, schema.request)
 
 
 @cache

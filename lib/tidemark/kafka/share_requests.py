@@ -1,17 +1,21 @@
 """The requests ShareFetch (78) and ShareAcknowledge (79), versions 1 and 2, as a broker reads them.
 
 v2 has the acquire mode (KIP-1206) and the renewal of locks (KIP-1222). Both are compact throughout.
+Acknowledgement batches have tagged fields of Tidemark's own (``own_fields``).
 """
 
 import struct
 from typing import Final, NamedTuple
 
+from tidemark.kafka.own_fields import RELEASE_DELAY_TAG, UNSEEN_TAG
 from tidemark.kafka.primitives import (
     COMPACT,
+    INT32,
     MalformedRequestError,
     check_elements,
     guarded,
     read_compact_nullable_string,
+    read_tags,
     read_uuid,
 )
 
@@ -31,6 +35,9 @@ class AcknowledgedBatch(NamedTuple):
     last_offset: int
     """Inclusive."""
     types: bytes
+    release_delay_ms: int = 0
+    is_unseen: bool = False
+    """The application never received the records that are released."""
 
 
 class SharePartitionRequest(NamedTuple):
@@ -147,9 +154,22 @@ def _read_batches(body: memoryview, position: int) -> tuple[list[AcknowledgedBat
         end = position + size
         if end > len(body):
             raise MalformedRequestError(f"{size} acknowledge types are cut short")
-        batches.append(AcknowledgedBatch(first, last, body[position:end].tobytes()))
-        position = COMPACT.skip_tags(body, end)
+        batch = AcknowledgedBatch(first, last, body[position:end].tobytes())
+        position = end + 1
+        if body[end]:
+            tags, position = read_tags(body, end)
+            batch = _with_own_fields(batch, tags)
+        batches.append(batch)
     return batches, position
+
+
+def _with_own_fields(batch: AcknowledgedBatch, tags: dict[int, memoryview]) -> AcknowledgedBatch:
+    if RELEASE_DELAY_TAG in tags:
+        (delay_ms,) = INT32.unpack_from(tags[RELEASE_DELAY_TAG], 0)
+        batch = batch._replace(release_delay_ms=delay_ms)
+    if UNSEEN_TAG in tags:
+        batch = batch._replace(is_unseen=tags[UNSEEN_TAG][0] != 0)
+    return batch
 
 
 def _read_forgotten(body: memoryview, position: int) -> tuple[list[tuple[bytes, list[int]]], int]:

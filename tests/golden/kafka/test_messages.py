@@ -9,6 +9,7 @@ from tidemark.kafka import api_versions, fetch, list_offsets, long_tail, metadat
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import RequestHeader, read_request_header, request_header
 from tidemark.kafka.primitives import ZERO_UUID, NodeEndpoint
+from tidemark.kafka.share_requests import AcknowledgedBatch, read_share_acknowledge_request
 
 GOLDEN = {
     entry["name"]: bytes.fromhex("".join(row[0] for row in entry["bytes"]))
@@ -122,6 +123,37 @@ CREATED_7 = {
     ]
 }
 
+SHARE_ACKNOWLEDGE_2 = {
+    "group_id": "g",
+    "member_id": "m",
+    "share_session_epoch": 3,
+    "topics": [
+        {
+            "topic_id": TOPIC_ID,
+            "partitions": [
+                {
+                    "partition_index": 1,
+                    "acknowledgement_batches": [
+                        {
+                            "first_offset": 5,
+                            "last_offset": 6,
+                            "acknowledge_types": [2],
+                            "release_delay": 700,
+                        },
+                        {
+                            "first_offset": 7,
+                            "last_offset": 7,
+                            "acknowledge_types": [2],
+                            "is_unseen": True,
+                        },
+                        {"first_offset": 8, "last_offset": 9, "acknowledge_types": [1, 3]},
+                    ],
+                }
+            ],
+        }
+    ],
+}
+
 
 def produced(version: int, answer: produce.ProduceResponse) -> bytes:
     return produce.write_produce_response(
@@ -220,6 +252,20 @@ def test_the_golden_create_topics_response() -> None:
     assert long_tail.write_response(ApiKey.CREATE_TOPICS, 7, read) == golden
 
 
+@pytest.mark.feature("Y12")
+def test_the_golden_share_acknowledge_request_with_our_own_fields() -> None:
+    golden = GOLDEN["ShareAcknowledge request v2, own fields"]
+    assert long_tail.write_request(ApiKey.SHARE_ACKNOWLEDGE, 2, SHARE_ACKNOWLEDGE_2) == golden
+    read = read_share_acknowledge_request(memoryview(golden), 2)
+    ((_, (partition,)),) = read.topics
+    assert partition.batches == [
+        AcknowledgedBatch(5, 6, b"\x02", 700, is_unseen=False),
+        AcknowledgedBatch(7, 7, b"\x02", 0, is_unseen=True),
+        AcknowledgedBatch(8, 9, b"\x01\x03"),
+    ]
+
+
 def test_every_golden_message_is_tested() -> None:
     tested = {row[0] for row in MESSAGES}
-    assert {name for name in GOLDEN if "header" not in name and "Create" not in name} == tested
+    others = ("header", "Create", "ShareAcknowledge")
+    assert {name for name in GOLDEN if not any(one in name for one in others)} == tested

@@ -136,6 +136,15 @@ def consume(
     outcome: Annotated[
         OutcomeChoice, typer.Option("--outcome", help="Outcome of every record.")
     ] = OutcomeChoice.ACCEPT,
+    delay_s: Annotated[
+        float,
+        typer.Option(
+            "--release-delay",
+            min=0,
+            metavar="SECONDS",
+            help="With --outcome release: deliver the records again after this time.",
+        ),
+    ] = 0.0,
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, help="Stop after this many records.")
     ] = None,
@@ -161,11 +170,14 @@ def consume(
     from tidemark.cli.topic.formats import check_format
     from tidemark.client.share.ack_batches import AcknowledgeType
 
+    if delay_s and outcome is not OutcomeChoice.RELEASE:
+        raise typer.BadParameter("only with --outcome release", param_hint="--release-delay")
     job = ShareConsumeJob(
         bootstrap=bootstrap_for(bootstrap),
         group_id=group,
         topics=topics,
         outcome=AcknowledgeType[outcome.name],
+        delay_ms=round(delay_s * 1_000),
         count=count,
         idle_ms_max=None if idle_s is None else int(idle_s * 1_000),
         template=check_format(template, SHARE_FIELDS) if output.is_table else None,

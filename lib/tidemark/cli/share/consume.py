@@ -28,6 +28,8 @@ class ShareConsumeJob:
     group_id: str
     topics: Sequence[str]
     outcome: AcknowledgeType
+    delay_ms: int
+    """Delay before released records are delivered again; 0: by the group's configuration."""
     count: int | None
     idle_ms_max: int | None
     """Time without a record after which to stop."""
@@ -54,7 +56,7 @@ async def consume(job: ShareConsumeJob) -> int:
             records = await consumer.poll(min(left, _RECORDS_A_POLL), timeout_ms=_POLL_MS)
             _print(records, job)
             for record in records:
-                consumer.acknowledge(record, job.outcome)
+                consumer.acknowledge(record, job.outcome, delay_ms=job.delay_ms)
             await _store(consumer)
             total += len(records)
             if records:

@@ -10,8 +10,9 @@ from tidemark.client.deadline import Deadline
 from tidemark.client.errors import (
     ClientConfigError,
     InvalidRecordStateError,
+    UnsupportedVersionError,
 )
-from tidemark.client.share.ack_batches import AcknowledgeType
+from tidemark.client.share.ack_batches import ACCEPTED, AcknowledgeType, Decision
 from tidemark.client.share.deliveries import NotHeldError, PartitionDeliveries, ShareRecord
 from tidemark.client.share.share_fetcher import (
     AcknowledgeCallback,
@@ -25,6 +26,7 @@ from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
 
 _ITERATION_WAIT_MS: Final = 60_000
+DELAY_MS_MAX: Final = 2**31 - 1
 _NAMES: Final = {one.name.lower(): one for one in AcknowledgeType}
 
 
@@ -168,14 +170,21 @@ class ShareConsumer:
     # -- acknowledgements
 
     def acknowledge(
-        self, record: ShareRecord, outcome: AcknowledgeType | str = AcknowledgeType.ACCEPT
+        self,
+        record: ShareRecord,
+        outcome: AcknowledgeType | str = AcknowledgeType.ACCEPT,
+        *,
+        delay_ms: int = 0,
     ) -> None:
         """Decide the outcome of one record: accept, release, reject or renew, as a name or an
         AcknowledgeType. It is sent by the next ``poll`` or commit.
 
-        A renewed record stays with this consumer, which acknowledges it again later. Raises
-        InvalidRecordStateError if this consumer does not hold the record, and ClientConfigError in
-        implicit mode.
+        A released record is delivered again after ``delay_ms``, at most the group's
+        share.release.backoff.max.ms; 0: after share.release.backoff.ms. A renewed record stays with
+        this consumer, which acknowledges it again later.
+
+        Raises InvalidRecordStateError if this consumer does not hold the record, ClientConfigError
+        in implicit mode, and UnsupportedVersionError for a delay at another broker than Tidemark's.
         """
         if self.config.share_acknowledgement_mode != "explicit":
             raise ClientConfigError(
@@ -183,30 +192,33 @@ class ShareConsumer:
                 "acknowledge() in implicit mode",
                 hint="set share_acknowledgement_mode='explicit'",
             )
+        decision = Decision(type_of(outcome), _checked_delay(type_of(outcome), delay_ms))
         try:
-            self._fetcher.deliveries.acknowledge(record, type_of(outcome))
+            deliveries = self._fetcher.deliveries.of(record)
+            if delay_ms and not deliveries.takes_own_fields:
+                raise _no_delays(record)
+            deliveries.acknowledge(record.offset, decision)
         except NotHeldError:
             raise _not_held(record) from None
 
     def take_out(
         self, records: Iterable[ShareRecord], outcome: AcknowledgeType
-    ) -> dict[TopicPartition, tuple[PartitionDeliveries, dict[int, int]]]:
+    ) -> dict[TopicPartition, tuple[PartitionDeliveries, dict[int, Decision]]]:
         """Take records out of this consumer, for a transaction that acknowledges them; used by
         ``TransactionalProducer.acknowledge``. Raises InvalidRecordStateError.
         """
-        taken: dict[TopicPartition, tuple[PartitionDeliveries, dict[int, int]]] = {}
+        taken: dict[TopicPartition, tuple[PartitionDeliveries, dict[int, Decision]]] = {}
+        decision = Decision(outcome)
         for record in records:
             at = TopicPartition(record.topic, record.partition)
-            known = self._fetcher.deliveries.partitions.get(at)
             try:
-                if known is None:
-                    raise NotHeldError
-                known.take_out(record.offset, outcome)
+                known = self._fetcher.deliveries.of(record)
+                known.take_out(record.offset, decision)
             except NotHeldError:
-                for deliveries, types in taken.values():
-                    deliveries.give_back(types)
+                for deliveries, decisions in taken.values():
+                    deliveries.give_back(decisions)
                 raise _not_held(record) from None
-            taken.setdefault(at, (known, {}))[1][record.offset] = outcome
+            taken.setdefault(at, (known, {}))[1][record.offset] = decision
         return taken
 
     async def commit_sync(self, timeout_ms: int | None = None) -> AcknowledgeResults:
@@ -274,7 +286,7 @@ class ShareConsumer:
 
     def _accept_if_implicit(self) -> None:
         if self.config.share_acknowledgement_mode == "implicit":
-            self._fetcher.deliveries.decide_all(AcknowledgeType.ACCEPT)
+            self._fetcher.deliveries.decide_all(ACCEPTED)
 
     def _raise_error(self) -> None:
         error, self._fetcher.error = self._fetcher.error, None
@@ -304,6 +316,23 @@ def _not_held(record: ShareRecord) -> InvalidRecordStateError:
         ErrorCode.INVALID_RECORD_STATE,
         f"offset {record.offset} of {at} is not held by this consumer",
     )
+
+
+def _no_delays(record: ShareRecord) -> UnsupportedVersionError:
+    at = TopicPartition(record.topic, record.partition)
+    return UnsupportedVersionError(
+        ErrorCode.UNSUPPORTED_VERSION,
+        f"the broker of {at} cannot delay released records",
+        hint="release the record without delay_ms",
+    )
+
+
+def _checked_delay(outcome: AcknowledgeType, delay_ms: int) -> int:
+    if not 0 <= delay_ms <= DELAY_MS_MAX:
+        raise ValueError(f"delay_ms is {delay_ms}; it must be 0 to {DELAY_MS_MAX}")
+    if delay_ms and outcome is not AcknowledgeType.RELEASE:
+        raise ValueError(f"a delay of {outcome.name.lower()}; only released records are delayed")
+    return delay_ms
 
 
 def type_of(outcome: AcknowledgeType | str) -> AcknowledgeType:

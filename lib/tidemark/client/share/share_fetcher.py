@@ -7,16 +7,22 @@ connection of their own: the broker ends the session with the connection.
 import asyncio
 import logging
 import random
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from tidemark.client.config import ACQUIRE_MODES, ShareConsumerConfig
 from tidemark.client.deadline import Deadline
 from tidemark.client.errors import ClientError, error_for
-from tidemark.client.share.ack_batches import AcknowledgeType
+from tidemark.client.share.ack_batches import (
+    UNREADABLE,
+    UNSEEN,
+    AcknowledgeType,
+    Decision,
+    Decisions,
+)
 from tidemark.client.share.acquired_records import read_acquired
 from tidemark.client.share.deliveries import AGAIN, Deliveries, PartitionDeliveries, ShareRecord
+from tidemark.client.share.ready_records import ReadyRecords
 from tidemark.client.share.share_requests import (
     FetchedPartition,
     FetchSettings,
@@ -39,6 +45,7 @@ from tidemark.client.wire.connection import BrokerConnection
 from tidemark.client.wire.connection_pool import Lane
 from tidemark.client.wire.session import Session
 from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.own_fields import OWN_SHARE_FEATURE
 from tidemark.model.backoff import Backoff
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
@@ -53,7 +60,7 @@ AcknowledgeResults = Mapping[TopicPartition, ClientError | None]
 """Outcome of acknowledgements by partition; None: all are stored."""
 AcknowledgeCallback = Callable[[AcknowledgeResults], None]
 
-Taken = dict[TopicPartition, tuple[PartitionDeliveries, dict[int, int]]]
+Taken = dict[TopicPartition, tuple[PartitionDeliveries, dict[int, Decision]]]
 """Acknowledgements of one request."""
 
 
@@ -79,22 +86,6 @@ Commit = list[tuple[_Broker, int, Taken]]
 """Acknowledgements of one commit, by broker and session."""
 
 
-class _Ready:
-    """Records of one partition that are acquired, and that the application has not received."""
-
-    def __init__(
-        self, deliveries: PartitionDeliveries, records: list[ShareRecord], expires_at: float
-    ) -> None:
-        self.deliveries = deliveries
-        self.records = records
-        self.expires_at = expires_at
-
-    def take(self, records_max: int) -> list[ShareRecord]:
-        taken, self.records = self.records[:records_max], self.records[records_max:]
-        self.deliveries.hand_out(taken)
-        return taken
-
-
 class ShareFetcher:
     """Fetches and acknowledgements, in tasks of a session. ``changed`` wakes waiting callers."""
 
@@ -115,7 +106,8 @@ class ShareFetcher:
         self._member_id = member_id
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._brokers: dict[int, _Broker] = {}
-        self._ready: deque[_Ready] = deque()
+        self._ready = ReadyRecords()
+        self._is_giving_back = False
         self._refreshing = False
 
     def assign(self, assigned: Mapping[TopicPartition, bytes]) -> None:
@@ -129,17 +121,10 @@ class ShareFetcher:
         its time or with the connection, are dropped: they are delivered again, perhaps to another
         member.
         """
-        taken: list[ShareRecord] = []
-        now = self._clock.now_ms()
         for broker in self._brokers.values():
             if broker.connection is not None and broker.connection.is_lost:
-                self._drop_ready(broker.acquired.values())
-        self._ready = deque(one for one in self._ready if one.expires_at > now)
-        while self._ready and len(taken) < records_max:
-            taken += self._ready[0].take(records_max - len(taken))
-            if not self._ready[0].records:
-                self._ready.popleft()
-        return taken
+                self._ready.drop(broker.acquired.values())
+        return self._ready.take(records_max, self._clock.now_ms())
 
     def launch(self, records_max: int) -> float | None:
         """Start a fetch from every broker that leads an assigned partition; never waits.
@@ -186,7 +171,7 @@ class ShareFetcher:
     ) -> None:
         config = self._config
         taken = self._take(broker) if broker.session.is_open else {}
-        request = broker.session.fetch(wanted.values(), _types(taken))
+        request = broker.session.fetch(wanted.values(), _decisions(taken))
         settings = FetchSettings(
             config.fetch_max_wait_ms,
             config.fetch_min_bytes,
@@ -234,11 +219,11 @@ class ShareFetcher:
             at, fetched.records, fetched.acquired, check_crcs=self._config.check_crcs
         )
         deliveries.skip(read.gaps)
-        deliveries.skip(read.unread, AcknowledgeType.RELEASE)
+        deliveries.skip(read.unread, UNREADABLE)
         if read.records:
             lock_ms = self.lock_timeout_ms or LOCK_MS_MIN
-            expires_at = self._clock.now_ms() + lock_ms
-            self._ready.append(_Ready(deliveries, read.records, expires_at))
+            self._ready.add(deliveries, read.records, self._clock.now_ms(), lock_ms)
+            self._watch_ready()
         self.error = read.error or self.error
         return False
 
@@ -248,13 +233,41 @@ class ShareFetcher:
             before = other.acquired.pop(at, None)
             if before is None:
                 continue
-            self._drop_ready([before])
+            self._ready.drop([before])
             if before.has_decided:
                 what = f"another broker leads {at} now"
                 self._report({at: error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, what)})
             before.lose()
-        broker.acquired[at] = self.deliveries.begin(at, topic_id)
-        return broker.acquired[at]
+        connection = broker.connection
+        begun = self.deliveries.begin(
+            at,
+            topic_id,
+            takes_own_fields=connection is not None and connection.has_feature(OWN_SHARE_FEATURE),
+        )
+        broker.acquired[at] = begun
+        return begun
+
+    def _watch_ready(self) -> None:
+        if not self._is_giving_back and self._ready.next_return() is not None:
+            self._is_giving_back = True
+            self._session.spawn(self._give_back_in_time(), name="share-give-back")
+
+    async def _give_back_in_time(self) -> None:
+        """Release records that the application does not receive in time, while there are any. They
+        would count as delivered once their locks end.
+        """
+        try:
+            while (due := self._ready.next_return()) is not None:
+                now = self._clock.now_ms()
+                if due > now:
+                    await asyncio.sleep((due - now) / 1_000)
+                    continue
+                for deliveries, offsets in self._ready.take_back(now):
+                    deliveries.skip(offsets, UNSEEN)
+                allowed_ms = self._config.default_api_timeout_ms
+                await self.commit(self.begin_commit(), Deadline.after(allowed_ms, now))
+        finally:
+            self._is_giving_back = False
 
     # -- acknowledgements
 
@@ -295,7 +308,7 @@ class ShareFetcher:
                     lost = error_for(ErrorCode.SHARE_SESSION_NOT_FOUND, f"{what} was lost")
                     results.update(dict.fromkeys(taken, lost))
                     break
-                request = broker.session.acknowledge(_types(taken))
+                request = broker.session.acknowledge(_decisions(taken))
                 sent = await self._send_acknowledge(broker, request, taken)
             results.update(sent)
             again = [error for error in sent.values() if error is not None and error.code in AGAIN]
@@ -309,14 +322,15 @@ class ShareFetcher:
 
     async def _acknowledge_once(self, broker: _Broker) -> dict[TopicPartition, ClientError | None]:
         taken = self._take(broker)
-        request = broker.session.acknowledge(_types(taken))
+        request = broker.session.acknowledge(_decisions(taken))
         return await self._send_acknowledge(broker, request, taken)
 
     async def _send_acknowledge(
         self, broker: _Broker, request: SessionRequest, taken: Taken
     ) -> dict[TopicPartition, ClientError | None]:
         fields = acknowledge_fields(self._config.group_id, self._member_id, request)
-        if any(AcknowledgeType.RENEW in types.values() for _, types in taken.values()):
+        kinds = {one.kind for _, decisions in taken.values() for one in decisions.values()}
+        if AcknowledgeType.RENEW in kinds:
             fields = with_renewals(fields)
         results, _ = await self._exchange(broker, ApiKey.SHARE_ACKNOWLEDGE, fields, taken)
         return results
@@ -335,14 +349,26 @@ class ShareFetcher:
         async with broker.turn:
             if not broker.session.is_open:
                 return
+            unseen = self._unseen_of(broker)
             fields = acknowledge_fields(
-                self._config.group_id, self._member_id, broker.session.close({})
+                self._config.group_id, self._member_id, broker.session.close(unseen)
             )
             try:
                 await self._ask(broker, ApiKey.SHARE_ACKNOWLEDGE, fields)
             except ClientError as problem:
                 log.info("share session not ended in order: %s", problem)
             self._lose(broker)
+
+    def _unseen_of(self, broker: _Broker) -> dict[SharePartition, dict[int, Decision]]:
+        """Return releases of the records that the application never received."""
+        partitions = {id(one): at.partition for at, one in broker.acquired.items()}
+        unseen: dict[SharePartition, dict[int, Decision]] = {}
+        for deliveries, offsets in self._ready.unseen_of(
+            broker.acquired.values(), self._clock.now_ms()
+        ):
+            key = (deliveries.topic_id, partitions[id(deliveries)])
+            unseen.setdefault(key, {}).update(dict.fromkeys(offsets, UNSEEN))
+        return unseen
 
     # -- one request
 
@@ -385,10 +411,10 @@ class ShareFetcher:
     ) -> dict[TopicPartition, ClientError | None]:
         results: dict[TopicPartition, ClientError | None] = {}
         missing = FetchedPartition(acknowledge_error_code=int(ErrorCode.UNKNOWN_SERVER_ERROR))
-        for at, (deliveries, types) in taken.items():
+        for at, (deliveries, decisions) in taken.items():
             outcome = answer.partitions.get((deliveries.topic_id, at.partition), missing)
             code = outcome.acknowledge_error_code
-            deliveries.settle(types, code)
+            deliveries.settle(decisions, code)
             results[at] = None
             if code:
                 what = f"acknowledging records of {at} failed"
@@ -410,14 +436,10 @@ class ShareFetcher:
         broker.session.on_lost()
         broker.lost_count += 1
         broker.connection = None
-        self._drop_ready(broker.acquired.values())
+        self._ready.drop(broker.acquired.values())
         for one in broker.acquired.values():
             one.lose()
         broker.acquired.clear()
-
-    def _drop_ready(self, lost: Iterable[PartitionDeliveries]) -> None:
-        ids = set(map(id, lost))
-        self._ready = deque(one for one in self._ready if id(one.deliveries) not in ids)
 
     def _fail(self, broker: _Broker) -> None:
         broker.failures += 1
@@ -444,5 +466,8 @@ class ShareFetcher:
             self.changed.set()
 
 
-def _types(taken: Taken) -> dict[SharePartition, Mapping[int, int]]:
-    return {(deliveries.topic_id, at.partition): types for at, (deliveries, types) in taken.items()}
+def _decisions(taken: Taken) -> dict[SharePartition, Decisions]:
+    return {
+        (deliveries.topic_id, at.partition): decisions
+        for at, (deliveries, decisions) in taken.items()
+    }

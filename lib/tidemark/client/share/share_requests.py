@@ -127,6 +127,8 @@ def _session_fields(group_id: str, member_id: str, request: SessionRequest) -> F
                     "first_offset": one.first_offset,
                     "last_offset": one.last_offset,
                     "acknowledge_types": list(one.types),
+                    "release_delay": one.delay_ms,
+                    "is_unseen": one.is_unseen,
                 }
                 for one in batches
             ],

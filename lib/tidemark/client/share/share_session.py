@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from tidemark.client.share.ack_batches import AckBatch, batches_of
+from tidemark.client.share.ack_batches import AckBatch, Decisions, batches_of
 from tidemark.model.errors import ErrorCode
 
 OPENING_EPOCH: Final = 0
@@ -27,8 +27,8 @@ SESSION_LOST: Final = frozenset(
 
 SharePartition = tuple[bytes, int]
 """Topic id and partition."""
-Acknowledgements = Mapping[SharePartition, Mapping[int, int]]
-"""Types of acknowledgements by offset, by partition."""
+Acknowledgements = Mapping[SharePartition, Decisions]
+"""Acknowledgements by partition."""
 
 
 class SessionRequest(NamedTuple):
@@ -118,7 +118,7 @@ def _batches(
     acknowledgements: Acknowledgements,
 ) -> dict[SharePartition, tuple[AckBatch, ...]]:
     return {
-        partition: tuple(batches_of(types))
-        for partition, types in sorted(acknowledgements.items())
-        if types
+        partition: tuple(batches_of(decisions))
+        for partition, decisions in sorted(acknowledgements.items())
+        if decisions
     }

@@ -11,7 +11,7 @@ from tidemark_wire.v1 import share_pb2, share_pb2_grpc
 from tidemark.client.config import ClientConfig
 from tidemark.client.deadline import Deadline
 from tidemark.client.errors import ClientError, NotLeaderError, error_for
-from tidemark.client.share.ack_batches import batches_of
+from tidemark.client.share.ack_batches import Decisions, batches_of
 from tidemark.client.wire.grpc_transport import GrpcTransport, client_error
 from tidemark.client.wire.session import Session
 from tidemark.client.wire.transport import ProducerIdentity
@@ -60,7 +60,7 @@ class ShareAcknowledgements:
         self,
         holder: Holder,
         topic_ids: Mapping[TopicPartition, bytes],
-        types: Mapping[TopicPartition, Mapping[int, int]],
+        decisions: Mapping[TopicPartition, Decisions],
         deadline: Deadline,
     ) -> None:
         """Acknowledge these offsets in the transaction; returns once all are stored as pending.
@@ -68,14 +68,14 @@ class ShareAcknowledgements:
         Raises ClientError: some may be pending, and the transaction has to be aborted.
         """
         by_leader: dict[int, list[TopicPartition]] = {}
-        for at in types:
+        for at in decisions:
             await self._session.cluster.topic(at.topic, deadline)
             leader = self._session.cache.leader(at)
             if leader is None:
                 raise NotLeaderError(ErrorCode.LEADER_NOT_AVAILABLE, f"{at} has no leader")
             by_leader.setdefault(leader.broker_id, []).append(at)
         for broker_id, partitions in by_leader.items():
-            parts = [_part(topic_ids[at], at.partition, types[at]) for at in partitions]
+            parts = [_part(topic_ids[at], at.partition, decisions[at]) for at in partitions]
             answer = await self._call(broker_id, _request(holder, parts), deadline)
             for at, part in zip(partitions, answer.parts, strict=True):
                 if part.error_code:
@@ -118,7 +118,7 @@ def _request(holder: Holder, parts: list[Any]) -> share_pb2.AcknowledgeInTransac
 
 
 def _part(
-    topic_id: bytes, partition: int, types: Mapping[int, int]
+    topic_id: bytes, partition: int, decisions: Decisions
 ) -> share_pb2.AcknowledgeInTransactionRequest.Part:
     wire = share_pb2.AcknowledgeInTransactionRequest
     return wire.Part(
@@ -126,6 +126,6 @@ def _part(
         partition=partition,
         batches=[
             wire.Batch(first_offset=first, last_offset=last, type=kind)
-            for first, last, (kind,) in batches_of(types)
+            for first, last, (kind,), *_ in batches_of(decisions)
         ],
     )

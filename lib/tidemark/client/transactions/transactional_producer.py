@@ -262,17 +262,17 @@ class TransactionalProducer(Producer):
             await self._shares.send(
                 self._shares.holder(group_id, member_id, self._identity),
                 {at: deliveries.topic_id for at, (deliveries, _) in taken.items()},
-                {at: types for at, (_, types) in taken.items()},
+                {at: decisions for at, (_, decisions) in taken.items()},
                 self._block_deadline(),
             )
         except BaseException as problem:
-            for deliveries, types in taken.values():
-                deliveries.give_back(types)
+            for deliveries, decisions in taken.values():
+                deliveries.give_back(decisions)
             if isinstance(problem, ClientError):
                 self._state.on_failure(problem)
             raise
-        for deliveries, types in taken.values():
-            deliveries.settle(types, ErrorCode.NONE)
+        for deliveries, decisions in taken.values():
+            deliveries.settle(decisions, ErrorCode.NONE)
 
     # -- records
 

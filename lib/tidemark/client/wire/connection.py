@@ -60,6 +60,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._next_correlation_id = 0
         self._lost: ClientError | None = None
         self._versions: Mapping[int, tuple[int, int]] = {}
+        self._features: Mapping[str, int] = {}
 
     @classmethod
     async def open(cls, address: Address, config: ClientConfig) -> "BrokerConnection":
@@ -120,6 +121,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def serves(self, api_key: ApiKey) -> bool:
         """True if the broker advertises the API."""
         return api_key in self._versions
+
+    def has_feature(self, name: str, level: int = 1) -> bool:
+        """True if the broker supports this level of a feature."""
+        return self._features.get(name, 0) >= level
 
     async def request(
         self,
@@ -252,6 +257,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 answer.error_code, "negotiating versions failed", where=str(self.address)
             )
         self._versions = {key: (low, high) for key, low, high in answer.api_versions}
+        self._features = {name: high for name, _, high in answer.supported_features}
 
     async def _ask_versions(self, version: int, request: ApiVersionsRequest) -> memoryview:
         body = await self.request(

@@ -14,6 +14,7 @@ from tidemark.client.errors import ConnectionLostError
 from tidemark.codec.record_batch import read_header
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import APIS, ApiKey
+from tidemark.kafka.own_fields import OWN_SHARE_FEATURE
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from unit.tidemark.client.memory_transport import TOPIC_ID, MemoryTransport
@@ -41,6 +42,7 @@ class MemoryShare:
         self.faults: dict[ApiKey, deque[ErrorCode | str]] = defaultdict(deque)
         self.refusals: deque[ErrorCode] = deque()
         """Errors of the next acknowledgements, by partition."""
+        self.features: set[str] = {OWN_SHARE_FEATURE}
         self.asked: list[tuple[ApiKey, Any]] = []
         self.handlers: dict[ApiKey, Callable[[Any], dict[str, Any]]] = {
             ApiKey.FIND_COORDINATOR: self._find,
@@ -63,7 +65,12 @@ class MemoryShare:
     async def connection(self, broker_id: int, lane: object) -> Any:
         if self.link is None or self.link.is_lost:
             address = Address("broker", broker_id)
-            self.link = SimpleNamespace(address=address, version=_version, is_lost=False)
+            self.link = SimpleNamespace(
+                address=address,
+                version=_version,
+                is_lost=False,
+                has_feature=self.features.__contains__,
+            )
         return self.link
 
     async def ask(
@@ -220,8 +227,16 @@ class MemoryShare:
                 for offset in range(batch.first_offset, batch.last_offset + 1)
             }
             code = self.refusals.popleft() if self.refusals else self._apply(number, types)
+            if code is ErrorCode.NONE:
+                self._uncount(number, one.acknowledgement_batches)
             rows[number] = {"partition_index": number, "acknowledge_error_code": int(code)}
         return rows
+
+    def _uncount(self, number: int, batches: list[Any]) -> None:
+        for batch in batches:
+            if batch.is_unseen:
+                for offset in range(batch.first_offset, batch.last_offset + 1):
+                    self.counts[number, offset] -= 1
 
     def _apply(self, number: int, types: dict[int, int]) -> ErrorCode:
         if not all((number, offset) in self.acquired for offset in types):

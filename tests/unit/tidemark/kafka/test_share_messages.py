@@ -26,7 +26,9 @@ TOPIC_ID = bytes(range(16))
 VERSIONS = [1, 2]
 INT32S, INT64S = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 NAMES = st.one_of(st.none(), st.text(max_size=8))
-BATCHES = st.lists(st.tuples(INT64S, INT64S, st.binary(max_size=4)), max_size=3)
+BATCHES = st.lists(
+    st.tuples(INT64S, INT64S, st.binary(max_size=4), st.just(0) | INT32S, st.booleans()), max_size=3
+)
 TOPICS = st.lists(
     st.tuples(
         st.binary(min_size=16, max_size=16), st.lists(st.tuples(INT32S, BATCHES), max_size=3)
@@ -48,8 +50,10 @@ def plain_topics(topics: Any) -> list[dict[str, Any]]:
                             "first_offset": first,
                             "last_offset": last,
                             "acknowledge_types": [one - 256 * (one > 127) for one in types],
+                            "release_delay": delay,
+                            "is_unseen": is_unseen,
                         }
-                        for first, last, types in batches
+                        for first, last, types, delay, is_unseen in batches
                     ],
                 }
                 for number, batches in partitions
@@ -132,7 +136,7 @@ def test_a_request_with_too_many_elements_is_malformed() -> None:
 
 
 def test_a_request_with_too_many_acknowledge_types_is_malformed() -> None:
-    batches = [(0, 2**17 - 1, bytes(2**17))]
+    batches = [(0, 2**17 - 1, bytes(2**17), 0, False)]
     fields = {"member_id": "m", "topics": plain_topics([(TOPIC_ID, [(0, batches)])])}
     body = memoryview(write_request(ACKNOWLEDGE, 1, fields))
     with pytest.raises(MalformedRequestError, match="elements"):

@@ -34,6 +34,10 @@ class AcknowledgementBatch(NamedTuple):
     types: Sequence[int]
     delay_ms: int = 0
     """Delay before released records are delivered again; 0: by the group's configuration."""
+    is_unseen: bool = False
+    """The application never received these records: they are released at once, and their delivery
+    does not count.
+    """
 
 
 class Answer(NamedTuple):
@@ -57,6 +61,7 @@ class _Run(NamedTuple):
     last: Offset
     type: AcknowledgeType
     delay_ms: int
+    is_unseen: bool
 
 
 DONE: Final = Answer(ErrorCode.NONE)
@@ -70,7 +75,7 @@ _UNDER_WAY: Final = "being acknowledged already"
 def malformed(batches: Sequence[AcknowledgementBatch]) -> Answer | None:
     """INVALID_REQUEST for batches that no state could make right, else None."""
     before = -1
-    for first, last, types, delay_ms in batches:
+    for first, last, types, delay_ms, is_unseen in batches:
         if first < 0 or last < first:
             return _invalid(
                 f"batch {first}-{last}: the first offset is after the last, or negative"
@@ -87,6 +92,11 @@ def malformed(batches: Sequence[AcknowledgementBatch]) -> Answer | None:
             return _invalid(f"batch {first}-{last}: no acknowledge type {min(unknown)}")
         if delay_ms < 0:
             return _invalid(f"batch {first}-{last}: a delay of {delay_ms} ms is negative")
+        if is_unseen and set(types) != {AcknowledgeType.RELEASE}:
+            return _invalid(
+                f"batch {first}-{last}: records that the application never received can only be"
+                " released"
+            )
         before = last
     return None
 
@@ -139,7 +149,7 @@ def _too_many(window: Window, settings: ShareSettings, count: int) -> Answer | N
 
 
 def _not_transactional(batches: Sequence[AcknowledgementBatch]) -> Answer | None:
-    for first, last, types, _ in batches:
+    for first, last, types, *_ in batches:
         if AcknowledgeType.RELEASE in types or AcknowledgeType.RENEW in types:
             return _invalid(
                 f"batch {first}-{last}: a transaction can accept and reject records; it cannot"
@@ -149,11 +159,12 @@ def _not_transactional(batches: Sequence[AcknowledgementBatch]) -> Answer | None
 
 
 def _runs(batch: AcknowledgementBatch, start: Offset) -> list[_Run]:
-    first, last, types, delay_ms = batch
+    first, last, types, delay_ms, is_unseen = batch
     if last < start:
         return []
     if len(types) == 1:
-        return [_Run(max(first, start), last, AcknowledgeType(types[0]), delay_ms)]
+        kind = AcknowledgeType(types[0])
+        return [_Run(max(first, start), last, kind, delay_ms, is_unseen)]
     runs: list[_Run] = []
     offset = first
     for number, group in groupby(types):
@@ -161,13 +172,14 @@ def _runs(batch: AcknowledgementBatch, start: Offset) -> list[_Run]:
         if end > start:
             run_first = max(offset, start)
             run_last = Offset(end - 1)
-            runs.append(_Run(run_first, run_last, AcknowledgeType(number), delay_ms))
+            kind = AcknowledgeType(number)
+            runs.append(_Run(run_first, run_last, kind, delay_ms, is_unseen))
         offset = Offset(end)
     return runs
 
 
 def _refused(window: Window, settings: ShareSettings, member: str, run: _Run) -> Answer | None:
-    first, last, kind, _ = run
+    first, last, kind, *_ = run
     if last >= window.end:
         if not len(window):
             return _bad_state(first, last, _NOT_ACQUIRED)
@@ -214,6 +226,8 @@ def _transition(
             cause = Cause.NO_RECORD
         case AcknowledgeType.REJECT:
             cause = settings.rejected
+        case _ if run.is_unseen:
+            return Transition(NEXT_DELIVERY[ACQUIRED, Cause.RELEASED], delivery_count - 1)
         case _ if delivery_count >= settings.deliveries_max:
             cause = settings.exhausted
         case _:

@@ -1,7 +1,8 @@
 """ApiVersions (18), versions 0 to 4: the APIs that this broker serves.
 
 An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the whole table, so that
-the client can begin again (KIP-511). Features are named once they are implemented.
+the client can begin again (KIP-511). Features are named once they are implemented. Tidemark's own
+features name the extensions of requests that native clients may send.
 """
 
 import re
@@ -18,6 +19,7 @@ from tidemark.kafka.api_versions import (
 )
 from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.kafka.headers import RequestHeader
+from tidemark.kafka.own_fields import OWN_SHARE_FEATURE
 from tidemark.model.errors import ErrorCode
 from tidemark.model.metadata import FeedPosition
 from tidemark.runtime.metadata_cache import MetadataCache
@@ -25,9 +27,10 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from broker.shell.listener.connection import Connection
 
 CLIENT_NAMED_FROM: Final = 3
-_SUPPORTED: Final = (
+SUPPORTED: Final = (
     SupportedFeature("group.version", 0, 1),
     SupportedFeature("share.version", 0, 1),
+    SupportedFeature(OWN_SHARE_FEATURE, 0, 1),
     SupportedFeature("transaction.version", 0, 2),
 )
 _GROUPS_V1: Final = FinalizedFeature("group.version", 1, 1)
@@ -65,7 +68,7 @@ def handle(
     response = ApiVersionsResponse(
         int(ErrorCode.NONE),
         table,
-        supported_features=_SUPPORTED,
+        supported_features=SUPPORTED,
         finalized_features_epoch=features_epoch(metadata.image.position),
         finalized_features=list(finalized),
     )

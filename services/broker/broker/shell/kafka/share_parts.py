@@ -86,7 +86,8 @@ def acknowledge(
 
 def _batches(read: Sequence[AcknowledgedBatch]) -> tuple[AcknowledgementBatch, ...]:
     return tuple(
-        AcknowledgementBatch(Offset(first), Offset(last), types) for first, last, types in read
+        AcknowledgementBatch(Offset(first), Offset(last), types, delay_ms, is_unseen)
+        for first, last, types, delay_ms, is_unseen in read
     )
 
 

@@ -31,6 +31,8 @@ class Record:
     is_over: bool = False
     ready_at: int = 0
     target: tuple[DeliveryState, int] | None = None
+    is_unseen: bool = False
+    """Its release does not count as a delivery."""
     target_transaction: TransactionKey | None = None
     transaction: TransactionKey | None = None
     outcome: DeliveryState | None = None
@@ -43,6 +45,7 @@ class Record:
     def end(self, state: DeliveryState) -> None:
         self.state, self.member, self.deadline, self.is_over = state, "", 0, False
         self.target = self.target_transaction = self.transaction = self.outcome = None
+        self.is_unseen = False
 
     def hold_by_transaction(self, transaction: TransactionKey, outcome: DeliveryState) -> None:
         self.holder = self.member
@@ -267,8 +270,8 @@ class PlainSharePartition:
         """Offsets that are to be written; None if all is refused."""
         self.tick(now)
         said = {
-            first + index: (types[index] if len(types) > 1 else types[0], delay_ms)
-            for first, last, types, delay_ms in batches
+            first + index: (types[index] if len(types) > 1 else types[0], delay_ms, is_unseen)
+            for first, last, types, delay_ms, is_unseen in batches
             for index in range(last - first + 1)
             if first + index >= self.durable
         }
@@ -278,10 +281,13 @@ class PlainSharePartition:
                 return None
             if one.member != member:
                 return None
-        for offset, (kind, delay_ms) in said.items():
+        for offset, (kind, delay_ms, is_unseen) in said.items():
             self.say(self.records[offset], kind, delay_ms, now)
+            if is_unseen:
+                self.records[offset].target = (AVAILABLE, 0)
+            self.records[offset].is_unseen = is_unseen
             self.records[offset].target_transaction = transaction
-        return [offset for offset, (kind, _) in said.items() if kind != RENEW]
+        return [offset for offset, (kind, *_) in said.items() if kind != RENEW]
 
     def say(self, one: Record, kind: int, delay_ms: int, now: int) -> None:
         if kind == RENEW:
@@ -373,7 +379,7 @@ class PlainSharePartition:
     @staticmethod
     def after(one: Record) -> Written:
         if one.target is not None and one.target_transaction is None:
-            return one.target[0], one.count
+            return one.target[0], one.count - one.is_unseen
         if one.state is ACQUIRED:
             return AVAILABLE, one.count - 1
         return one.state, one.count
@@ -399,10 +405,12 @@ class PlainSharePartition:
             if holds and target is not None and transaction is not None:
                 one.hold_by_transaction(transaction, target[0])
             elif holds and target is not None:
+                one.count -= one.is_unseen
                 one.end(target[0])
                 one.ready_at = target[1] if target[0] is AVAILABLE else 0
             elif one.is_over:
                 self.give_back(offset)
+            one.is_unseen = False
         self.moving, self.writing = set(), set()
         self.advance()
 

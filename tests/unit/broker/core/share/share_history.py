@@ -234,7 +234,10 @@ class ShareHistory:
         if self.dice.random() < 0.4:
             types = self.dice.choices(KINDS, k=last - first + 1)
         delay = self.dice.choice((0, 0, 15))
-        self.acknowledge(member, [AcknowledgementBatch(Offset(first), Offset(last), types, delay)])
+        batch = AcknowledgementBatch(Offset(first), Offset(last), types, delay)
+        if self.dice.random() < 0.15:
+            batch = batch._replace(types=[RELEASE], is_unseen=True)
+        self.acknowledge(member, [batch])
 
     def acknowledge_anything(self) -> None:
         bounds = sorted(self.dice.sample(range(self.log_end + 8), 4))
@@ -293,7 +296,7 @@ class ShareHistory:
         self.seen["refused" if is_refused else "acknowledged"] += 1
         self.said[request] = [
             (first + index, types[index] if len(types) > 1 else types[0])
-            for first, last, types, _ in batches
+            for first, last, types, *_ in batches
             for index in range(last - first + 1)
             if first + index in (expected or ())
         ]

@@ -36,8 +36,10 @@ def state_batch(first: int, last: int, state: DeliveryState, count: int) -> Stat
     return StateBatch(Offset(first), Offset(last), state, count)
 
 
-def say(first: int, last: int, *types: int, delay_ms: int = 0) -> AcknowledgementBatch:
-    return AcknowledgementBatch(Offset(first), Offset(last), types, delay_ms)
+def say(
+    first: int, last: int, *types: int, delay_ms: int = 0, is_unseen: bool = False
+) -> AcknowledgementBatch:
+    return AcknowledgementBatch(Offset(first), Offset(last), types, delay_ms, is_unseen)
 
 
 class ShareWorld:

@@ -174,6 +174,8 @@ def test_released_records_wait_for_their_delay() -> None:
         [say(0, 4, 5)],
         [say(0, 1, ACCEPT, -1)],
         [say(0, 4, RELEASE, delay_ms=-1)],
+        [say(0, 4, ACCEPT, is_unseen=True)],
+        [say(0, 1, RELEASE, REJECT, is_unseen=True)],
     ],
 )
 def test_malformed_batches_are_refused(batches: list[AcknowledgementBatch]) -> None:
@@ -189,3 +191,14 @@ def test_good_batches_are_not_malformed() -> None:
     assert (
         malformed([say(0, 0, ACCEPT), say(1, 3, GAP, RENEW, REJECT), say(9, 12, RELEASE)]) is None
     )
+
+
+@pytest.mark.parametrize("deliveries_max", [1, 5])
+def test_a_release_of_records_that_no_application_saw_counts_no_delivery(
+    deliveries_max: int,
+) -> None:
+    world = ShareWorld(ShareSettings(deliveries_max=deliveries_max, release_backoff_ms=90)).load()
+    world.fetch()
+    world.done(say(0, 3, ACCEPT), say(4, 9, RELEASE, is_unseen=True))
+    assert world.story() == ["4-9 AVAILABLE 0"]
+    assert world.fetch("m2") == [(4, 19, 1)]

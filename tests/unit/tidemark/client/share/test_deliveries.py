@@ -1,7 +1,7 @@
 """Records that a member has acquired, and what becomes of their acknowledgements."""
 
 import pytest
-from tidemark.client.share.ack_batches import GAP, AcknowledgeType
+from tidemark.client.share.ack_batches import WITHOUT_RECORD, AcknowledgeType, Decision
 from tidemark.client.share.deliveries import (
     AGAIN,
     Deliveries,
@@ -12,7 +12,9 @@ from tidemark.client.share.deliveries import (
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 
-ACCEPT, RELEASE, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW
+ACCEPT, RELEASE, RENEW = map(
+    Decision, (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW)
+)
 AT = TopicPartition("t", 0)
 ID = b"t" * 16
 
@@ -151,7 +153,7 @@ def test_offsets_without_a_record_are_acknowledged_as_gaps() -> None:
     one = handed_out(1)
     one.skip([2, 3])
     taken = one.take()
-    assert taken == {2: GAP, 3: GAP}
+    assert taken == {2: WITHOUT_RECORD, 3: WITHOUT_RECORD}
     one.settle(taken, ErrorCode.NONE)
     assert undecided(one) == [1]
 
@@ -168,12 +170,12 @@ def test_a_lost_session_leaves_nothing() -> None:
 def test_deliveries_of_all_partitions() -> None:
     all_of = Deliveries()
     all_of.begin(AT, ID).hand_out([record(1), record(2)])
-    all_of.acknowledge(record(1), ACCEPT)
+    all_of.of(record(1)).acknowledge(1, ACCEPT)
     assert [one.offset for one in all_of.undecided()] == [2]
     all_of.decide_all(ACCEPT)
     assert all_of.undecided() == []
     with pytest.raises(NotHeldError):
-        all_of.acknowledge(record(1)._replace(topic="other"), ACCEPT)
+        all_of.of(record(1)._replace(topic="other"))
 
 
 def test_deliveries_that_begin_again_leave_nothing_of_the_last() -> None:
@@ -181,4 +183,4 @@ def test_deliveries_that_begin_again_leave_nothing_of_the_last() -> None:
     all_of.begin(AT, ID).hand_out([record(1)])
     assert not all_of.begin(AT, ID).held
     with pytest.raises(NotHeldError):
-        all_of.acknowledge(record(1), ACCEPT)
+        all_of.of(record(1)).acknowledge(1, ACCEPT)

@@ -11,8 +11,9 @@ from tidemark.client.errors import (
     ClientError,
     InvalidRecordStateError,
     ShareSessionLostError,
+    UnsupportedVersionError,
 )
-from tidemark.client.share.ack_batches import AcknowledgeType
+from tidemark.client.share.ack_batches import ACCEPTED, AcknowledgeType
 from tidemark.client.share.deliveries import ShareRecord
 from tidemark.client.share.factory import make_consumer
 from tidemark.client.share.share_consumer import ShareConsumer
@@ -21,9 +22,9 @@ from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from unit.tidemark.client.clients import run
-from unit.tidemark.client.memory_share import ACCEPT, REJECT, RENEW, MemoryShare
+from unit.tidemark.client.memory_share import ACCEPT, LOCK_MS, REJECT, RENEW, MemoryShare
 from unit.tidemark.client.memory_transport import MemoryTransport
-from virtual_time import LoopClock
+from virtual_time import LoopClock, pass_time
 
 AT = TopicPartition("t", 0)
 FETCH, ACKNOWLEDGE = ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE
@@ -240,11 +241,89 @@ def test_records_are_taken_out_together_or_not_at_all() -> None:
         with pytest.raises(InvalidRecordStateError, match="offset 7"):
             consumer.take_out([first, second._replace(offset=7)], accept)
         (taken,) = consumer.take_out([first], accept).values()
-        assert taken[1] == {0: ACCEPT}
+        assert taken[1] == {0: ACCEPTED}
         consumer.acknowledge(second)
         assert await consumer.poll(timeout_ms=20) == []
 
     with_member(explicit(shared(count=2)), work)
+
+
+# -- fields that only Tidemark's brokers take
+
+
+@pytest.mark.feature("Y12")
+def test_a_released_record_may_have_a_delay() -> None:
+    share = shared(count=3)
+
+    async def work(consumer: ShareConsumer) -> None:
+        first, second, third = await read(consumer, 3)
+        consumer.acknowledge(first)
+        consumer.acknowledge(second, "release", delay_ms=700)
+        consumer.acknowledge(third, "release")
+        await consumer.commit_sync()
+
+    with_member(explicit(share), work)
+    (request, *_) = share.requests(ACKNOWLEDGE)
+    batches = request.topics[0].partitions[0].acknowledgement_batches
+    delays = [(one.first_offset, one.last_offset, one.release_delay) for one in batches]
+    assert delays == [(0, 0, 0), (1, 1, 700), (2, 2, 0)]
+
+
+def test_only_a_release_has_a_delay() -> None:
+    async def work(consumer: ShareConsumer) -> None:
+        (record,) = await read(consumer, 1)
+        with pytest.raises(ValueError, match="a delay of reject; only released records"):
+            consumer.acknowledge(record, "reject", delay_ms=1)
+        for delay_ms in (-1, 2**31):
+            with pytest.raises(ValueError, match=f"delay_ms is {delay_ms}; it must be 0 to"):
+                consumer.acknowledge(record, "release", delay_ms=delay_ms)
+        consumer.acknowledge(record, "release")
+
+    with_member(explicit(shared(count=1)), work)
+
+
+def test_a_broker_without_the_feature_is_sent_no_delay() -> None:
+    share = shared(count=1)
+    share.features.clear()
+
+    async def work(consumer: ShareConsumer) -> None:
+        (record,) = await read(consumer, 1)
+        with pytest.raises(UnsupportedVersionError, match="release the record without delay_ms"):
+            consumer.acknowledge(record, "release", delay_ms=1)
+        consumer.acknowledge(record, "release")
+
+    with_member(explicit(share), work)
+
+
+@pytest.mark.feature("T08")
+@pytest.mark.parametrize(("is_ours", "counts"), [(True, [1, 1, 0, 0, 0]), (False, [1] * 5)])
+def test_records_that_were_never_handed_out_do_not_count_after_a_close(
+    is_ours: bool, counts: list[int]
+) -> None:
+    share = shared()
+    if not is_ours:
+        share.features.clear()
+
+    async def work(consumer: ShareConsumer) -> None:
+        assert [(await anext(consumer)).offset for _ in range(2)] == [0, 1]
+
+    with_member(consumer_on(share), work)
+    assert [share.counts[0, offset] for offset in range(5)] == counts
+    assert share.acquired == set()
+
+
+def test_records_that_the_application_receives_too_late_are_given_back_uncounted() -> None:
+    share = shared()
+
+    async def work(consumer: ShareConsumer) -> list[tuple[int, int]]:
+        await anext(consumer)
+        await pass_time(0.74 * LOCK_MS / 1_000)
+        assert len(share.acquired) == 5
+        await pass_time(0.02 * LOCK_MS / 1_000)
+        assert share.acquired == {(0, 0)}
+        return [(one.offset, one.delivery_count) for one in await read(consumer, 4)]
+
+    assert with_member(consumer_on(share), work) == [(1, 1), (2, 1), (3, 1), (4, 1)]
 
 
 # -- outcomes
@@ -363,10 +442,11 @@ def test_a_refused_member_says_why() -> None:
 
 def test_records_whose_lock_has_ended_are_not_handed_out() -> None:
     share = shared()
+    share.features.clear()
 
     async def work(consumer: ShareConsumer) -> Any:
         got = await consumer._next(1, 5, 1_000)
-        consumer._fetcher._ready[0].expires_at = 0
+        await pass_time(LOCK_MS / 1_000)
         share.end_session()
         return [one.offset for one in got], await consumer.poll(1, timeout_ms=0)
 

@@ -1,7 +1,7 @@
 """Epochs and partitions of a share session."""
 
 import pytest
-from tidemark.client.share.ack_batches import AckBatch
+from tidemark.client.share.ack_batches import AckBatch, Decision
 from tidemark.client.share.share_session import (
     EPOCH_MAX,
     FINAL_EPOCH,
@@ -38,10 +38,10 @@ def test_later_requests_say_only_what_changes() -> None:
 
 def test_acknowledgements_name_their_partition() -> None:
     session = opened(A)
-    request = session.fetch([A], {A: {1: 1, 2: 1}})
+    request = session.fetch([A], {A: {1: Decision(1), 2: Decision(1)}})
     assert request.partitions == {A: (AckBatch(1, 2, (1,)),)}
     session.on_answer(ErrorCode.NONE)
-    assert session.acknowledge({A: {3: 2}}) == (2, {A: (AckBatch(3, 3, (2,)),)}, ())
+    assert session.acknowledge({A: {3: Decision(2)}}) == (2, {A: (AckBatch(3, 3, (2,)),)}, ())
 
 
 @pytest.mark.parametrize("code", [*sorted(SESSION_LOST), ErrorCode.UNKNOWN_SERVER_ERROR])
@@ -68,12 +68,12 @@ def test_the_epoch_after_the_last_is_the_first() -> None:
 
 
 def test_the_last_request_ends_the_session() -> None:
-    assert opened(A).close({A: {1: 1}}) == (FINAL_EPOCH, {A: (AckBatch(1, 1, (1,)),)}, ())
+    assert opened(A).close({A: {1: Decision(1)}}) == (FINAL_EPOCH, {A: (AckBatch(1, 1, (1,)),)}, ())
 
 
 def test_nothing_is_acknowledged_before_a_session_is_open() -> None:
     with pytest.raises(AssertionError):
-        ShareSession().acknowledge({A: {1: 1}})
+        ShareSession().acknowledge({A: {1: Decision(1)}})
 
 
 def test_requests_follow_one_another() -> None:
