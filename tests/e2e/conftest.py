@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 import pytest
+from e2e.built_images import built  # noqa: F401 - a fixture
 from e2e.clusters import (  # noqa: F401 - fixtures
     Cluster,
     cluster_defaults,
