@@ -9,6 +9,7 @@ from controller.admin import configs
 from controller.admin import topic_changes as admin
 from controller.admin.models import Input
 from controller.admin.topic_changes import ConfigChange
+from controller.rest.changing import done, without_content
 from controller.rest.idempotent import IdempotencyKey, IdempotentRoute, IfMatch
 from controller.rest.problems import CHANGES, GUARDED, RESPONSES
 from controller.rest.shapes import BrokerIdPath, ConfigName, Ctx, Here, TopicName
@@ -44,19 +45,10 @@ def _delete(name: str) -> list[ConfigChange]:
     return [ConfigChange(name=name[:249], operation="DELETE")]
 
 
-def _done() -> Response:
-    return Response(status_code=204)
-
-
 # -- topics
 
 
-@router.post(
-    "/topics/{topic_name}/configs:alter",
-    operation_id="updateKafkaTopicConfigBatch",
-    status_code=204,
-    response_model=None,
-)
+@without_content(router.post, "/topics/{topic_name}/configs:alter", "updateKafkaTopicConfigBatch")
 async def alter_topic_configs(
     ctx: Ctx,
     here: Here,
@@ -70,15 +62,10 @@ async def alter_topic_configs(
     del here
     only = dry_run or changes.validate_only
     await admin.alter_topic(ctx, topic_name, changes.data, validate_only=only, if_match=if_match)
-    return _done()
+    return done()
 
 
-@router.put(
-    "/topics/{topic_name}/configs/{name}",
-    operation_id="updateKafkaTopicConfig",
-    status_code=204,
-    response_model=None,
-)
+@without_content(router.put, "/topics/{topic_name}/configs/{name}", "updateKafkaTopicConfig")
 async def put_topic_config(
     ctx: Ctx,
     here: Here,
@@ -93,15 +80,10 @@ async def put_topic_config(
     await admin.alter_topic(
         ctx, topic_name, _set(name, value), validate_only=dry_run, if_match=if_match
     )
-    return _done()
+    return done()
 
 
-@router.delete(
-    "/topics/{topic_name}/configs/{name}",
-    operation_id="deleteKafkaTopicConfig",
-    status_code=204,
-    response_model=None,
-)
+@without_content(router.delete, "/topics/{topic_name}/configs/{name}", "deleteKafkaTopicConfig")
 async def delete_topic_config(
     ctx: Ctx,
     here: Here,
@@ -116,18 +98,13 @@ async def delete_topic_config(
     await admin.alter_topic(
         ctx, topic_name, _delete(name), validate_only=dry_run, if_match=if_match
     )
-    return _done()
+    return done()
 
 
 # -- brokers
 
 
-@router.post(
-    "/brokers/{broker_id}/configs:alter",
-    operation_id="updateKafkaBrokerConfigBatch",
-    status_code=204,
-    response_model=None,
-)
+@without_content(router.post, "/brokers/{broker_id}/configs:alter", "updateKafkaBrokerConfigBatch")
 async def alter_broker_configs(
     ctx: Ctx,
     here: Here,
@@ -141,15 +118,10 @@ async def alter_broker_configs(
     del here
     only = dry_run or changes.validate_only
     await admin.alter_broker(ctx, broker_id, changes.data, validate_only=only, if_match=if_match)
-    return _done()
+    return done()
 
 
-@router.put(
-    "/brokers/{broker_id}/configs/{name}",
-    operation_id="updateKafkaBrokerConfig",
-    status_code=204,
-    response_model=None,
-)
+@without_content(router.put, "/brokers/{broker_id}/configs/{name}", "updateKafkaBrokerConfig")
 async def put_broker_config(
     ctx: Ctx,
     here: Here,
@@ -164,15 +136,10 @@ async def put_broker_config(
     await admin.alter_broker(
         ctx, broker_id, _set(name, value), validate_only=dry_run, if_match=if_match
     )
-    return _done()
+    return done()
 
 
-@router.delete(
-    "/brokers/{broker_id}/configs/{name}",
-    operation_id="deleteKafkaBrokerConfig",
-    status_code=204,
-    response_model=None,
-)
+@without_content(router.delete, "/brokers/{broker_id}/configs/{name}", "deleteKafkaBrokerConfig")
 async def delete_broker_config(
     ctx: Ctx,
     here: Here,
@@ -187,18 +154,13 @@ async def delete_broker_config(
     await admin.alter_broker(
         ctx, broker_id, _delete(name), validate_only=dry_run, if_match=if_match
     )
-    return _done()
+    return done()
 
 
 # -- the cluster
 
 
-@router.post(
-    "/broker-configs:alter",
-    operation_id="updateKafkaClusterConfigs",
-    status_code=204,
-    response_model=None,
-)
+@without_content(router.post, "/broker-configs:alter", "updateKafkaClusterConfigs")
 async def alter_cluster_configs(
     ctx: Ctx,
     here: Here,
@@ -211,15 +173,10 @@ async def alter_cluster_configs(
     del here
     only = dry_run or changes.validate_only
     await admin.alter_cluster(ctx, changes.data, validate_only=only, if_match=if_match)
-    return _done()
+    return done()
 
 
-@router.put(
-    "/broker-configs/{name}",
-    operation_id="updateKafkaClusterConfig",
-    status_code=204,
-    response_model=None,
-)
+@without_content(router.put, "/broker-configs/{name}", "updateKafkaClusterConfig")
 async def put_cluster_config(
     ctx: Ctx,
     here: Here,
@@ -231,15 +188,10 @@ async def put_cluster_config(
     """Set one setting of all brokers."""
     del here
     await admin.alter_cluster(ctx, _set(name, value), validate_only=dry_run, if_match=if_match)
-    return _done()
+    return done()
 
 
-@router.delete(
-    "/broker-configs/{name}",
-    operation_id="deleteKafkaClusterConfig",
-    status_code=204,
-    response_model=None,
-)
+@without_content(router.delete, "/broker-configs/{name}", "deleteKafkaClusterConfig")
 async def delete_cluster_config(
     ctx: Ctx,
     here: Here,
@@ -251,4 +203,4 @@ async def delete_cluster_config(
     del here
     await configs.one_config(await configs.cluster_configs(ctx), name)
     await admin.alter_cluster(ctx, _delete(name), validate_only=dry_run, if_match=if_match)
-    return _done()
+    return done()

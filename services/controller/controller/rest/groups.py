@@ -11,6 +11,7 @@ from controller.admin.errors import not_found
 from controller.admin.group_offsets import ResetRequest
 from controller.admin.models import ItemProblem
 from controller.admin.paging import page
+from controller.rest.changing import changed_or_checked, without_content
 from controller.rest.idempotent import IdempotencyKey, IdempotentRoute
 from controller.rest.problems import CHANGES, RESPONSES
 from controller.rest.shapes import (
@@ -230,12 +231,7 @@ async def get_group(ctx: Ctx, here: Here, consumer_group_id: GroupId) -> GroupDa
     )
 
 
-@router.delete(
-    "/consumer-groups/{consumer_group_id}",
-    operation_id="deleteKafkaConsumerGroup",
-    status_code=204,
-    response_model=None,
-)
+@without_content(router.delete, "/consumer-groups/{consumer_group_id}", "deleteKafkaConsumerGroup")
 async def delete_group(
     ctx: Ctx,
     here: Here,
@@ -244,11 +240,11 @@ async def delete_group(
 ) -> Response:
     """Delete a group without members, with its offsets."""
     del here
-    if dry_run:
-        await admin.get_group(ctx, consumer_group_id)
-    else:
-        await admin.delete(ctx, consumer_group_id)
-    return Response(status_code=204)
+    return await changed_or_checked(
+        lambda: admin.delete(ctx, consumer_group_id),
+        lambda: admin.get_group(ctx, consumer_group_id),
+        dry_run=dry_run,
+    )
 
 
 @router.get("/consumer-groups/{consumer_group_id}/consumers", operation_id="listKafkaConsumers")

@@ -2,16 +2,16 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from controller.admin import operations
 from controller.admin import reassignments as admin
 from controller.admin import restart as restart_admin
 from controller.admin.models import Input
-from controller.admin.operation_steps import Operation
+from controller.rest.changing import Begin, PlanData, begins_operation, plan_data
 from controller.rest.idempotent import IdempotencyKey, IdempotentRoute
-from controller.rest.operations import OperationData, accepted
+from controller.rest.operations import OperationData
 from controller.rest.problems import CHANGES, RESPONSES
 from controller.rest.shapes import (
     BrokerIdPath,
@@ -47,13 +47,6 @@ class ReassignmentDataList(Collection[ReassignmentData]):
     """Moves in progress."""
 
     kind: Literal["KafkaReassignmentList"] = "KafkaReassignmentList"
-
-
-class PlanData(admin.PlanView, Resource):
-    """Moves of a plan; nothing has been changed."""
-
-    kind: Literal["TidemarkReassignmentPlan"] = "TidemarkReassignmentPlan"
-    cluster_id: str
 
 
 class ApplyRequest(Input):
@@ -111,12 +104,6 @@ def _data(here: Links, one: admin.ReassignmentView) -> ReassignmentData:
     )
 
 
-def _plan(here: Links, plan: admin.PlanView) -> PlanData:
-    return PlanData(
-        **plan.model_dump(), metadata=here.about("reassignments"), cluster_id=here.cluster_id
-    )
-
-
 @router.get("/topics/-/partitions/-/reassignment", operation_id="listKafkaAllReassignments")
 async def all_reassignments(ctx: Ctx, here: Here) -> ReassignmentDataList:
     """Return the moves in progress."""
@@ -156,31 +143,23 @@ async def plan(ctx: Ctx, here: Here, goal: admin.PlanRequest) -> PlanData:
     """Return moves that spread replicas evenly over racks and brokers, or empty brokers. Changes
     nothing.
     """
-    return _plan(here, await admin.plan(ctx, goal))
+    return plan_data(here, await admin.plan(ctx, goal))
 
 
-@router.post(
-    "/reassignments",
-    operation_id="applyReassignment",
-    status_code=202,
-    responses={200: {"model": PlanData, "description": "dry run: the moves"}},
-    response_model=OperationData | PlanData,
-)
-async def apply(  # a body and its options
-    http: Request,
+@begins_operation(router, "/reassignments", "applyReassignment")
+async def apply(
     ctx: Ctx,
-    here: Here,
-    response: Response,
+    begin: Begin,
     request: ApplyRequest,
     dry_run: DryRun = False,  # noqa: FBT002
     key: IdempotencyKey = None,
 ) -> OperationData | PlanData:
     """Begin to move partitions. The operation has the progress, and can be cancelled."""
-    if dry_run:
-        response.status_code = 200
-        moves = admin.moves_to(ctx.image, request.moves)
-        return _plan(here, await admin.plan_view(ctx, moves, []))
-    return accepted(http, response, await operations.reassign(ctx, request.moves, key=key))
+    return await begin.answer(
+        lambda: operations.reassign(ctx, request.moves, key=key),
+        lambda: admin.plan_view(ctx, admin.moves_to(ctx.image, request.moves), []),
+        dry_run=dry_run,
+    )
 
 
 @router.post("/reassignments:cancel", operation_id="cancelReassignments")
@@ -227,96 +206,51 @@ async def can_restart(ctx: Ctx, here: Here, broker_id: BrokerIdPath) -> RestartD
     )
 
 
-_PLANS = {
-    "drain": operations.plan_drain,
-    "undrain": operations.plan_undrain,
-    "decommission": operations.plan_decommission,
-}
-_ACTIONS = {
-    "drain": operations.drain,
-    "undrain": operations.undrain,
-    "decommission": operations.decommission,
-}
-
-
-async def _act(  # an action, its place and options
-    action: Literal["drain", "undrain", "decommission"],
-    request: Request,
-    response: Response,
-    ctx: Ctx,
-    here: Links,
-    broker_id: int,
-    *,
-    dry_run: bool,
-    key: str | None,
-) -> OperationData | PlanData:
-    if dry_run:
-        response.status_code = 200
-        return _plan(here, await _PLANS[action](ctx, broker_id))
-    found: Operation = await _ACTIONS[action](ctx, broker_id, key=key)
-    return accepted(request, response, found)
-
-
-@router.post(
-    "/brokers/{broker_id}:drain",
-    operation_id="drainBroker",
-    status_code=202,
-    tags=["Brokers"],
-    responses={200: {"model": PlanData, "description": "dry run: the moves"}},
-    response_model=OperationData | PlanData,
-)
+@begins_operation(router, "/brokers/{broker_id}:drain", "drainBroker", tags=["Brokers"])
 async def drain(
-    request: Request,
-    response: Response,
     ctx: Ctx,
-    here: Here,
+    begin: Begin,
     broker_id: BrokerIdPath,
     dry_run: DryRun = False,  # noqa: FBT002
     key: IdempotencyKey = None,
 ) -> OperationData | PlanData:
     """Begin to give the leaderships of a broker to other replicas; its replicas stay."""
-    return await _act("drain", request, response, ctx, here, broker_id, dry_run=dry_run, key=key)
+    return await begin.answer(
+        lambda: operations.drain(ctx, broker_id, key=key),
+        lambda: operations.plan_drain(ctx, broker_id),
+        dry_run=dry_run,
+    )
 
 
-@router.post(
-    "/brokers/{broker_id}:undrain",
-    operation_id="undrainBroker",
-    status_code=202,
-    tags=["Brokers"],
-    responses={200: {"model": PlanData, "description": "dry run: the moves"}},
-    response_model=OperationData | PlanData,
-)
+@begins_operation(router, "/brokers/{broker_id}:undrain", "undrainBroker", tags=["Brokers"])
 async def undrain(
-    request: Request,
-    response: Response,
     ctx: Ctx,
-    here: Here,
+    begin: Begin,
     broker_id: BrokerIdPath,
     dry_run: DryRun = False,  # noqa: FBT002
     key: IdempotencyKey = None,
 ) -> OperationData | PlanData:
     """Begin to give a drained broker its leaderships back."""
-    return await _act("undrain", request, response, ctx, here, broker_id, dry_run=dry_run, key=key)
+    return await begin.answer(
+        lambda: operations.undrain(ctx, broker_id, key=key),
+        lambda: operations.plan_undrain(ctx, broker_id),
+        dry_run=dry_run,
+    )
 
 
-@router.post(
-    "/brokers/{broker_id}:decommission",
-    operation_id="decommissionBroker",
-    status_code=202,
-    tags=["Brokers"],
-    responses={200: {"model": PlanData, "description": "dry run: the moves"}},
-    response_model=OperationData | PlanData,
+@begins_operation(
+    router, "/brokers/{broker_id}:decommission", "decommissionBroker", tags=["Brokers"]
 )
 async def decommission(
-    request: Request,
-    response: Response,
     ctx: Ctx,
-    here: Here,
+    begin: Begin,
     broker_id: BrokerIdPath,
     dry_run: DryRun = False,  # noqa: FBT002
     key: IdempotencyKey = None,
 ) -> OperationData | PlanData:
     """Begin to move all replicas away from a broker; stop it once the operation has succeeded."""
-    return await _act(
-        "decommission", request, response, ctx, here, broker_id, dry_run=dry_run, key=key
+    return await begin.answer(
+        lambda: operations.decommission(ctx, broker_id, key=key),
+        lambda: operations.plan_decommission(ctx, broker_id),
+        dry_run=dry_run,
     )

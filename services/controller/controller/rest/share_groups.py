@@ -11,6 +11,7 @@ from controller.admin.group_offsets import ResetRequest
 from controller.admin.groups import GroupView, ResetResult
 from controller.admin.models import ItemProblem
 from controller.admin.paging import page
+from controller.rest.changing import changed_or_checked, without_content
 from controller.rest.idempotent import IdempotencyKey, IdempotentRoute
 from controller.rest.problems import CHANGES, RESPONSES
 from controller.rest.shapes import (
@@ -139,12 +140,7 @@ async def get_share_group(ctx: Ctx, here: Here, group_id: GroupId) -> ShareGroup
     )
 
 
-@router.delete(
-    "/share-groups/{group_id}",
-    operation_id="deleteShareGroup",
-    status_code=204,
-    response_model=None,
-)
+@without_content(router.delete, "/share-groups/{group_id}", "deleteShareGroup")
 async def delete_share_group(
     ctx: Ctx,
     here: Here,
@@ -153,11 +149,11 @@ async def delete_share_group(
 ) -> Response:
     """Delete a share group without members, with its state."""
     del here
-    if dry_run:
-        await admin.get_share_group(ctx, group_id)
-    else:
-        await admin.delete(ctx, group_id)
-    return Response(status_code=204)
+    return await changed_or_checked(
+        lambda: admin.delete(ctx, group_id),
+        lambda: admin.get_share_group(ctx, group_id),
+        dry_run=dry_run,
+    )
 
 
 @router.get("/share-groups/{group_id}/members", operation_id="listShareGroupMembers")

@@ -8,6 +8,7 @@ from pydantic import Field
 from controller.admin import topic_changes as admin
 from controller.admin import topics as topics_admin
 from controller.admin.models import Input
+from controller.rest.changing import changed_or_checked, without_content
 from controller.rest.idempotent import IdempotencyKey, IdempotentRoute
 from controller.rest.problems import CHANGES, RESPONSES
 from controller.rest.shapes import Ctx, Here, PartitionId, Shape, TopicName
@@ -76,9 +77,7 @@ async def create_topic(
     return topic_data(here, await topics_admin.get_topic(ctx, created.topic_name))
 
 
-@router.delete(
-    "/topics/{topic_name}", operation_id="deleteKafkaTopic", status_code=204, response_model=None
-)
+@without_content(router.delete, "/topics/{topic_name}", "deleteKafkaTopic")
 async def delete_topic(
     ctx: Ctx,
     here: Here,
@@ -87,11 +86,11 @@ async def delete_topic(
 ) -> Response:
     """Delete a topic with its records."""
     del here
-    if dry_run:
-        ctx.topic(topic_name)
-    else:
-        await admin.delete(ctx, topic_name)
-    return Response(status_code=204)
+    return await changed_or_checked(
+        lambda: admin.delete(ctx, topic_name),
+        lambda: topics_admin.get_topic(ctx, topic_name),
+        dry_run=dry_run,
+    )
 
 
 @router.patch("/topics/{topic_name}", operation_id="updatePartitionCountKafkaTopic")

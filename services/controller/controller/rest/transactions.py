@@ -9,6 +9,7 @@ from controller.admin import topics
 from controller.admin import transactions as admin
 from controller.admin.models import Input, ItemProblem
 from controller.admin.paging import page
+from controller.rest.changing import changed_or_checked, done, without_content
 from controller.rest.idempotent import IdempotencyKey, IdempotentRoute
 from controller.rest.problems import CHANGES, RESPONSES
 from controller.rest.shapes import (
@@ -156,12 +157,7 @@ async def get_transaction(
     )
 
 
-@router.post(
-    "/transactions/{transactional_id}:abort",
-    operation_id="abortTransaction",
-    status_code=204,
-    response_model=None,
-)
+@without_content(router.post, "/transactions/{transactional_id}:abort", "abortTransaction")
 async def abort(
     ctx: Ctx,
     here: Here,
@@ -171,19 +167,14 @@ async def abort(
 ) -> Response:
     """Abort the open transaction of an id at its coordinator; its producer is fenced."""
     del here
-    if dry_run:
-        await admin.get_transaction(ctx, transactional_id)
-    else:
-        await admin.abort(ctx, transactional_id)
-    return Response(status_code=204)
+    return await changed_or_checked(
+        lambda: admin.abort(ctx, transactional_id),
+        lambda: admin.get_transaction(ctx, transactional_id),
+        dry_run=dry_run,
+    )
 
 
-@router.post(
-    "/transactions:abort-hanging",
-    operation_id="abortHangingTransaction",
-    status_code=204,
-    response_model=None,
-)
+@without_content(router.post, "/transactions:abort-hanging", "abortHangingTransaction")
 async def abort_hanging(
     ctx: Ctx,
     here: Here,
@@ -196,7 +187,7 @@ async def abort_hanging(
     topics.require_partition(ctx, at.topic_name, at.partition_id)
     if not dry_run:
         await admin.abort_at(ctx, at.topic_name, at.partition_id, at.start_offset)
-    return Response(status_code=204)
+    return done()
 
 
 @router.get("/producers", operation_id="listProducers")

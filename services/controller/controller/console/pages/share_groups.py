@@ -1,22 +1,21 @@
 """Share groups: members, start offsets, and the window of records in flight as a strip."""
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from starlette.responses import Response
 
 from controller.admin import share_groups
-from controller.admin.errors import AdminError
-from controller.admin.groups import GroupView, ResetResult
+from controller.admin.groups import GroupView
 from controller.admin.share_groups import (
     ShareMember,
     SharePartition,
     ShareWindowView,
     WindowRange,
 )
+from controller.console.confirmed import Confirmed
 from controller.console.forms import Form
 from controller.console.names import command, path
-from controller.console.pages.groups import GOALS, MOVES, goal_of, reset_line
+from controller.console.pages.offset_resets import GOALS, Resets
 from controller.console.tables import Column, Table
 from controller.console.visit import NotFoundError, Visit
 
@@ -66,6 +65,16 @@ RANGES: Final[Table[WindowRange]] = Table(
     text_of=lambda row: f"{row.first_offset} {row.state} {row.member_id or ''}",
     sort="first",
     noun="range",
+)
+
+
+RESETS: Final = Resets(
+    "share-groups",
+    "Share groups",
+    "share",
+    {key: words for key, words in GOALS.items() if key != "shift"},
+    share_groups.get_share_group,
+    share_groups.reset,
 )
 
 
@@ -144,81 +153,40 @@ def strip(window: ShareWindowView) -> list[Piece]:
 
 async def show_reset(visit: Visit, group_id: str) -> Response:
     """Show the form that moves start offsets."""
-    return await _reset_page(visit, group_id, {})
+    return await RESETS.show(visit, group_id)
 
 
 async def reset(visit: Visit, form: Form, group_id: str) -> Response:
     """Show what a reset would change, or do it: the form's button decides."""
-    values = form.as_mapping()
-    try:
-        goal, number = goal_of(form)
-        result = await share_groups.reset(
-            visit.admin,
-            group_id,
-            goal,
-            number,
-            topic=form.text("topic") or None,
-            dry_run=not form.checked("execute"),
-        )
-    except AdminError as problem:
-        return await _reset_page(visit, group_id, values, problem=problem)
-    if not result.dry_run:
-        return visit.go_on(path("share-groups", group_id), done="group-reset")
-    return await _reset_page(visit, group_id, values, result=result)
+    return await RESETS.change(visit, form, group_id)
 
 
-async def _reset_page(
-    visit: Visit,
-    group_id: str,
-    values: Mapping[str, str],
-    *,
-    result: ResetResult | None = None,
-    problem: AdminError | None = None,
-) -> Response:
-    group = await share_groups.get_share_group(visit.admin, group_id)
-    return visit.page(
-        "group_reset.html",
-        status=problem.status if problem else 200,
-        group=group,
-        room=("/share-groups", "Share groups"),
-        topics=sorted({row.topic_name for row in group.partitions}),
-        goals={key: words for key, words in GOALS.items() if key != "shift"},
-        values=values,
-        result=result,
-        moves=visit.table(MOVES, result.moves) if result else None,
-        problem=problem,
-        line=reset_line("share", group_id, values),
+def _deletion(group_id: str) -> Confirmed:
+    here = path("share-groups", group_id)
+    return Confirmed(
+        title="Delete the share group",
+        subject=group_id,
+        mismatch="The name that was typed is not the group's.",
+        loses="the state of all its records: which were delivered, and how often",
+        crumbs=[("/share-groups", "Share groups"), (here, group_id)],
+        back=here,
+        line=command("share", "delete", group_id, "--yes"),
     )
 
 
 async def show_delete(visit: Visit, group_id: str) -> Response:
     """Ask for the name before a share group is deleted."""
-    return _delete_page(visit, group_id)
+    return _deletion(group_id).ask(visit)
 
 
 async def delete(visit: Visit, form: Form, group_id: str) -> Response:
     """Delete a share group whose name has been typed."""
-    if form.text("confirm") != group_id:
-        return _delete_page(visit, group_id, "The name that was typed is not the group's.")
-    try:
-        await share_groups.delete(visit.admin, group_id)
-    except AdminError as problem:
-        return _delete_page(visit, group_id, problem.message)
-    return visit.go_on("/share-groups", done="group-deleted")
-
-
-def _delete_page(visit: Visit, group_id: str, problem: str = "") -> Response:
-    here = path("share-groups", group_id)
-    return visit.page(
-        "confirm.html",
-        status=400 if problem else 200,
-        title="Delete the share group",
-        subject=group_id,
-        crumbs=[("/share-groups", "Share groups"), (here, group_id)],
-        loses="the state of all its records: which were delivered, and how often",
-        problem=problem,
-        back=here,
-        line=command("share", "delete", group_id, "--yes"),
+    return await _deletion(group_id).carry_out(
+        visit,
+        form,
+        lambda: share_groups.delete(visit.admin, group_id),
+        then="/share-groups",
+        done="group-deleted",
     )
 
 

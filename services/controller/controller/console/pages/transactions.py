@@ -7,6 +7,7 @@ from starlette.responses import Response
 from controller.admin import transactions
 from controller.admin.errors import AdminError
 from controller.admin.transactions import OpenView, TransactionView
+from controller.console.confirmed import Confirmed
 from controller.console.forms import Form
 from controller.console.names import command, path
 from controller.console.tables import Column, Table
@@ -73,69 +74,64 @@ async def show(visit: Visit, transactional_id: str) -> Response:
     return visit.page("transaction.html", one=found)
 
 
-async def show_abort(visit: Visit, transactional_id: str) -> Response:
-    """Ask before a transaction is aborted."""
-    return _abort_page(visit, transactional_id)
-
-
-async def abort(visit: Visit, form: Form, transactional_id: str) -> Response:
-    """Abort the open transaction of an id."""
-    if form.text("confirm") != transactional_id:
-        return _abort_page(visit, transactional_id, "The id that was typed is not this one.")
-    try:
-        await transactions.abort(visit.admin, transactional_id)
-    except AdminError as problem:
-        return _abort_page(visit, transactional_id, problem.message)
-    return visit.go_on("/transactions", done="transaction-aborted")
-
-
-def _abort_page(visit: Visit, transactional_id: str, problem: str = "") -> Response:
+def _abort_of(transactional_id: str) -> Confirmed:
     here = path("transactions", transactional_id)
-    return visit.page(
-        "confirm.html",
-        status=400 if problem else 200,
+    return Confirmed(
         title="Abort the transaction",
         subject=transactional_id,
-        crumbs=[("/transactions", "Transactions"), (here, transactional_id)],
+        mismatch="The id that was typed is not this one.",
         loses="the records of its open transaction: readers of committed records never see them."
         " Its producer is fenced and has to start again",
-        problem=problem,
+        crumbs=[("/transactions", "Transactions"), (here, transactional_id)],
         back=here,
         line=command("txn", "abort", transactional_id, "--yes"),
     )
 
 
+async def show_abort(visit: Visit, transactional_id: str) -> Response:
+    """Ask before a transaction is aborted."""
+    return _abort_of(transactional_id).ask(visit)
+
+
+async def abort(visit: Visit, form: Form, transactional_id: str) -> Response:
+    """Abort the open transaction of an id."""
+    return await _abort_of(transactional_id).carry_out(
+        visit,
+        form,
+        lambda: transactions.abort(visit.admin, transactional_id),
+        then="/transactions",
+        done="transaction-aborted",
+    )
+
+
+def _abort_here(topic: str, partition: int, start: int) -> Confirmed:
+    words = ["--topic", topic, "--partition", partition, "--start-offset", start, "--yes"]
+    return Confirmed(
+        title="Abort in this partition",
+        subject=f"{topic}-{partition}",
+        mismatch="The partition that was typed is not this one.",
+        loses=f"the records of the transaction that begins at offset {start} here. No coordinator"
+        " is asked: if the transaction was committed in other partitions, they differ from then on",
+        crumbs=[("/transactions", "Transactions")],
+        back="/transactions",
+        line=command("txn", "abort", *words),
+    )
+
+
 async def show_abort_at(visit: Visit, topic: str, partition: str, start: str) -> Response:
     """Ask before a marker is written for a hanging transaction."""
-    return _abort_at_page(visit, (topic, _number(partition), _number(start)))
+    return _abort_here(topic, _number(partition), _number(start)).ask(visit)
 
 
 async def abort_at(visit: Visit, form: Form, topic: str, partition: str, start: str) -> Response:
     """Write an abort marker for a hanging transaction to its partition."""
     place = (topic, _number(partition), _number(start))
-    if form.text("confirm") != f"{topic}-{place[1]}":
-        return _abort_at_page(visit, place, "The partition that was typed is not this one.")
-    try:
-        await transactions.abort_at(visit.admin, *place)
-    except AdminError as problem:
-        return _abort_at_page(visit, place, problem.message)
-    return visit.go_on("/transactions", done="transaction-aborted")
-
-
-def _abort_at_page(visit: Visit, place: tuple[str, int, int], problem: str = "") -> Response:
-    topic, partition, start = place
-    words = ["--topic", topic, "--partition", partition, "--start-offset", start, "--yes"]
-    return visit.page(
-        "confirm.html",
-        status=400 if problem else 200,
-        title="Abort in this partition",
-        subject=f"{topic}-{partition}",
-        crumbs=[("/transactions", "Transactions")],
-        loses=f"the records of the transaction that begins at offset {start} here. No coordinator"
-        " is asked: if the transaction was committed in other partitions, they differ from then on",
-        problem=problem,
-        back="/transactions",
-        line=command("txn", "abort", *words),
+    return await _abort_here(*place).carry_out(
+        visit,
+        form,
+        lambda: transactions.abort_at(visit.admin, *place),
+        then="/transactions",
+        done="transaction-aborted",
     )
 
 
