@@ -39,6 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             "controller": {
                 "auto.leader.rebalance.enable": False,
                 "rest.rate.per.second": 10_000,
+                "rest.allowed.hosts": "admin.example.org",
             },
         },
     )
@@ -83,6 +84,17 @@ def messages(rest: Api, topic: str, **query: Any) -> list[dict[str, Any]]:
 def values(rest: Api, topic: str) -> list[str]:
     """Values that a read_committed consumer would read."""
     return [one["value"]["data"] for one in messages(rest, topic)]
+
+
+@pytest.mark.feature("AD42")
+@pytest.mark.parametrize("path", ["/", "/topics", "/v3/clusters", "/openapi.json"])
+def test_a_page_of_another_site_gets_nothing_under_its_own_name(rest: Api, path: str) -> None:
+    rebound = rest.http.get(path, headers={"host": "evil.example:8080"})
+    assert rebound.status_code == 421
+    assert "rest.allowed.hosts" in rebound.text
+    for name in ("localhost", "10.1.2.3:8080", "admin.example.org"):
+        assert rest.http.get(path, headers={"host": name}).status_code == 200
+    assert rest.http.get("/livez", headers={"host": "evil.example"}).status_code == 200
 
 
 # -- brokers

@@ -68,6 +68,10 @@ share-coordinator: {values: shareCoordinator, id: coordinator.id, grpc: 19290, p
 {{- $minimum := int $v.replication.minInSyncReplicas -}}
 {{- if eq .role "controller" -}}
 {{- $_ := set $config "rest.listen" "0.0.0.0:8080" -}}
+{{- $rest := printf "%s-rest" (include "tidemark.name" .root) -}}
+{{- $inside := printf "%s.%s" $rest .root.Release.Namespace -}}
+{{- $hosts := list $rest $inside (printf "%s.svc" $inside) (printf "%s.svc.%s" $inside $v.clusterDomain) -}}
+{{- $_ := set $config "rest.allowed.hosts" (join "," $hosts) -}}
 {{- $_ := set $config "default.replication.factor" $factor -}}
 {{- else if eq .role "broker" -}}
 {{- $directories := list -}}

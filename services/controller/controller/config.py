@@ -3,7 +3,7 @@
 from typing import Final, Self
 
 from pydantic import Field, model_validator
-from tidemark.runtime.service_config import Address, ServiceConfig, check_advertised
+from tidemark.runtime.service_config import Address, CommaList, ServiceConfig, check_advertised
 
 SERVICE: Final = "controller"
 
@@ -21,6 +21,14 @@ class ControllerConfig(ServiceConfig):
     rest_listen: Address = Field(
         "127.0.0.1:8080",
         description="address of REST, /metrics, /livez, /readyz, /loglevel and /stacks",
+    )
+    rest_allowed_hosts: CommaList = Field(
+        (),
+        description="further host names that a request to rest.listen may have in its Host header,"
+        " for instance that of a proxy; .example.org stands for all names below it, * for any. IP"
+        " addresses, localhost and the hosts of rest.listen and grpc.advertised are always allowed;"
+        " other names are refused, so that no page of another site can use its own name for this"
+        " address (DNS rebinding)",
     )
     rest_node_timeout_ms: int = Field(
         1_500,

@@ -10,7 +10,7 @@ from tidemark.runtime.service_config import version
 
 from controller.admin.service import AdminService
 from controller.config import ControllerConfig
-from controller.console.application import Console
+from controller.console.application import OPS_PATHS, Console
 from controller.rest import (
     brokers,
     clusters,
@@ -27,6 +27,7 @@ from controller.rest import (
     transactions,
     watching,
 )
+from controller.rest.hosts import HostCheck, allowed_hosts
 from controller.rest.limits import Limits
 from controller.shell.node import ControllerNode
 
@@ -73,7 +74,8 @@ def make_application(
 ) -> Application:
     """Return the application: REST, the console, and the paths for operators, as /metrics."""
     ops = OpsApplication(registry, ready=node.problem, live=lambda: None)
-    return Dispatch(make_rest(admin, config, Clock()), Console(admin.context, ops))
+    served = Dispatch(make_rest(admin, config, Clock()), Console(admin.context, ops))
+    return HostCheck(served, allowed_hosts(config), OPS_PATHS)
 
 
 class Dispatch:
