@@ -1,4 +1,4 @@
-"""Changes that lose something: a page asks for a name to be typed before them."""
+"""Changes that lose something: their page requires a name to be typed before them."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from controller.console.visit import Visit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
-    """Page that asks before a change, and the frame of the change."""
+    """Page before a change, on which its subject has to be typed, and the frame of the change."""
 
     title: str
     subject: str
