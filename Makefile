@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEED ?=
 SEEDS ?=
+NODES ?=
 FIRST ?=
 MINUTES ?=
 TIMES ?=
@@ -21,10 +22,10 @@ JAVA_TESTS := tests/conformance/test_java_clients.py tests/conformance/test_java
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo alerts sparkzip images bench sim scenario fuzz chaos soak conformance ci clean
+.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo alerts sparkzip images k8s-up k8s-test k8s-down bench sim scenario fuzz chaos soak conformance ci clean
 
 help: ## print this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(VENV)/.installed: requirements/dev.txt tools/venv_paths.py lib/pyproject.toml services/broker/pyproject.toml services/controller/pyproject.toml services/txn-coordinator/pyproject.toml services/share-coordinator/pyproject.toml spark-jobs/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
@@ -99,6 +100,17 @@ sparkzip: setup ## build/tidemark_spark.zip and build/tidemark_jobs.zip for spar
 images: setup ## container images of the services, ZooKeeper and Spark, as archives in build/images
 	PYTHONPATH=tools $(BIN)/python -m images $(ARGS)
 
+k8s-up: setup ## start a Kubernetes cluster on this machine, with root and Go: make k8s-up NODES=1
+	PYTHONPATH=tools $(BIN)/python -m images tidemark zookeeper
+	PYTHONPATH=tools $(BIN)/python -m lab up $(if $(NODES),--nodes $(NODES))
+
+k8s-test: setup ## tests of the chart on the cluster of make k8s-up
+	PYTHONPATH=tools $(BIN)/python -m lab status >/dev/null
+	$(BIN)/pytest -q tests/k8s $(ARGS)
+
+k8s-down: setup ## end the cluster of make k8s-up; nothing of it is left
+	PYTHONPATH=tools $(BIN)/python -m lab down
+
 bench: setup ## measure against a floor in the same run; JSON in bench-results/ and a table
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
@@ -123,4 +135,5 @@ conformance: setup ## Kafka's own Java clients, Kafka Streams, Spark's Kafka con
 ci: lint types test ## everything that a machine checks, in this order
 
 clean: ## remove what the targets above made (not the cluster's data)
+	test ! -e build/k8s || { echo "a Kubernetes cluster is up: make k8s-down" >&2; exit 1; }
 	rm -rf gen .mypy_cache .ruff_cache .pytest_cache build tests/conformance/java/target tests/conformance/spark/target

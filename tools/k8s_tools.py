@@ -1,7 +1,9 @@
-"""Build helm from the Go modules that ``tools/k8s/go.mod`` pins and ``go.sum`` hashes.
+"""Build helm and Kubernetes from the Go modules that ``tools/k8s/go.mod`` pins and ``go.sum``
+hashes.
 
-The program is kept in the user's cache, under a name with the hash of those files: every clone of
-the same modules uses it. The first build takes about four CPU minutes.
+Programs are kept in the user's cache, under a name with the hash of what they are built from: every
+clone of the same sources uses them. The first build of helm takes about four CPU minutes, that of
+Kubernetes, which only the lab needs, about twenty.
 """
 
 import hashlib
@@ -10,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,48 +28,70 @@ class ToolError(Exception):
 
 def helm() -> Path:
     """Return the path of helm; build it if it is not there yet. Raises ToolError."""
-    path = _cache() / f"helm-{_digest()}"
-    if not path.exists():
-        _build(path)
-    return path
+    flags = [f"-X {_HELM}/internal/version.version={_version(_HELM)}"]
+    for package in ("lint/rules", "chartutil"):
+        flags.append(f"-X {_HELM}/pkg/{package}.k8sVersionMajor=1")
+        flags.append(f"-X {_HELM}/pkg/{package}.k8sVersionMinor={_KUBERNETES_MINOR}")
+    return _built("helm", f"{_HELM}/cmd/helm", flags)
+
+
+def kube() -> Path:
+    """Return the path of all of Kubernetes in one program; build it if need be. Raises ToolError.
+
+    The name that it is started by is the component: kube-apiserver, kubelet, kubectl.
+    """
+    flags = []
+    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
+        flags.append(f"-X {package}.gitVersion={_version('k8s.io/kubernetes')}")
+        flags.append(f"-X {package}.gitMajor=1 -X {package}.gitMinor={_KUBERNETES_MINOR}")
+    return _built("kube", "./kube", flags)
+
+
+def pause() -> Path:
+    """Return the path of the program of a pod's own container. Raises ToolError."""
+    return _built("pause", "./pause", [])
 
 
 def can_build() -> bool:
     """True if helm is there or can be built."""
-    return (_cache() / f"helm-{_digest()}").exists() or shutil.which("go") is not None
+    return _path("helm").exists() or shutil.which("go") is not None
 
 
-def _cache() -> Path:
+def cache() -> Path:
+    """Directory of what is built or unpacked once for all clones."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home) / "tidemark"
 
 
-def _digest() -> str:
+def _path(name: str) -> Path:
     found = hashlib.sha256(Path(__file__).read_bytes())
-    for name in ("go.mod", "go.sum"):
-        found.update((MODULES / name).read_bytes())
-    return found.hexdigest()[:16]
+    for path in (MODULES / "go.mod", MODULES / "go.sum", *sorted((MODULES / name).glob("*.go"))):
+        found.update(path.read_bytes())
+    return cache() / f"{name}-{found.hexdigest()[:16]}"
 
 
-def _version() -> str:
-    found = re.search(rf"{_HELM} (v\S+)", (MODULES / "go.mod").read_text())
-    assert found is not None, "go.mod names helm"
+def _version(module: str) -> str:
+    found = re.search(rf"{module} (v\S+)", (MODULES / "go.mod").read_text())
+    assert found is not None, f"go.mod names {module}"
     return found[1]
 
 
-def _build(path: Path) -> None:
+def _built(name: str, package: str, flags: Sequence[str]) -> Path:
+    path = _path(name)
+    if not path.exists():
+        _build(path, package, flags)
+    return path
+
+
+def _build(path: Path, package: str, flags: Sequence[str]) -> None:
     if shutil.which("go") is None:
-        raise ToolError("helm is built from Go modules: install Go 1.24 or newer")
+        raise ToolError("helm and Kubernetes are built from Go modules: install Go 1.24 or newer")
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.{os.getpid()}")
-    flags = [f"-X {_HELM}/internal/version.version={_version()}"]
-    for package in ("lint/rules", "chartutil"):
-        flags.append(f"-X {_HELM}/pkg/{package}.k8sVersionMajor=1")
-        flags.append(f"-X {_HELM}/pkg/{package}.k8sVersionMinor={_KUBERNETES_MINOR}")
     built = subprocess.run(
         [
             *("go", "build", "-trimpath", "-ldflags", f"-s -w {' '.join(flags)}"),
-            *("-o", str(scratch), f"{_HELM}/cmd/helm"),
+            *("-o", str(scratch), package),
         ],
         cwd=MODULES,
         env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"},
@@ -75,7 +100,7 @@ def _build(path: Path) -> None:
         check=False,
     )
     if built.returncode:
-        raise ToolError(f"helm was not built: {built.stderr.strip()}")
+        raise ToolError(f"{package} was not built: {built.stderr.strip()}")
     scratch.replace(path)
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-OUTSIDE, SIMULATED, INSIDE = "outside", "simulated", "inside"
-PLACES: Final = (OUTSIDE, SIMULATED, INSIDE)
-"""Best first: real processes; whole services or scripts on simulated machines; one module."""
+CLUSTER, OUTSIDE, SIMULATED, INSIDE = "cluster", "outside", "simulated", "inside"
+PLACES: Final = (CLUSTER, OUTSIDE, SIMULATED, INSIDE)
+"""Best first: Kubernetes; real processes; services or scripts on simulated machines; one module."""
 
+_CLUSTER_FOLDER: Final = "k8s"
 _OUTSIDE_FOLDERS: Final = ("e2e", "spark", "chaos", "conformance")
 _SIMULATED_FOLDERS: Final = ("sim", "scenarios")
 _STARTERS: Final = frozenset(
@@ -40,6 +41,8 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def place_of(path: Path, text: str) -> str | None:
     """Where the tests of a module look from; None if `make test` does not run it."""
     folder = path.relative_to(ROOT / "tests").parts[0]
+    if folder == _CLUSTER_FOLDER:
+        return CLUSTER
     if folder in _SIMULATED_FOLDERS:
         return SIMULATED
     if folder not in _OUTSIDE_FOLDERS:

@@ -1,0 +1,225 @@
+"""A release of the chart on the cluster of `make k8s-up`, by helm and kubectl as an operator."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import yaml  # type: ignore[import-untyped]
+from lab.control_plane import reclaim_volumes
+from lab.settings import ROOT, environment
+from waiting import wait_for
+
+CHART: Final = ROOT / "helm/tidemark"
+ONE_NODE: Final = ROOT / "tests/helm/values/one-node-three-brokers.yaml"
+SERVICES: Final = ("broker", "controller", "txn-coordinator", "share-coordinator")
+FIRST_NODE_PORT: Final = 31090
+
+Manifest = dict[str, Any]
+
+
+def run(*argv: str, given: str | None = None) -> str:
+    """Run a program with the cluster's configuration; return what it printed."""
+    ran = subprocess.run(
+        argv, env=environment(), input=given or "", capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, f"{' '.join(argv)}\n{ran.stdout}{ran.stderr}"
+    return ran.stdout
+
+
+def succeeds(*argv: str) -> bool:
+    """True if a program ends with exit code 0."""
+    return subprocess.run(argv, env=environment(), capture_output=True, check=False).returncode == 0
+
+
+def node_count() -> int:
+    """Number of nodes of the cluster."""
+    return len(run("kubectl", "get", "nodes", "--no-headers").splitlines())
+
+
+# No pod is admitted that could gain privileges.
+_NAMESPACE: Final = """\
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {name}
+  labels: {{pod-security.kubernetes.io/enforce: restricted}}
+"""
+
+
+class Release:
+    """A release in a namespace of the same name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    # -- helm
+
+    def install(self, values: Path) -> str:
+        """Install the chart, or upgrade to these values; return the notes."""
+        run("kubectl", "apply", "-f", "-", given=_NAMESPACE.format(name=self.name))
+        space = ("--namespace", self.name)
+        argv = ("helm", "upgrade", "--install", self.name, str(CHART), *space)
+        return run(*argv, "--values", str(values))
+
+    def revision(self) -> int:
+        """Return the number of the installed revision."""
+        shown = json.loads(run("helm", "status", self.name, "-n", self.name, "-o", "json"))
+        return int(shown["version"])
+
+    def rollback(self, revision: int) -> None:
+        """Return to the values of an earlier revision."""
+        run("helm", "rollback", self.name, str(revision), "--namespace", self.name)
+
+    def remove_data(self) -> None:
+        """Delete the claims, and make the volumes that they had available again."""
+        self.kubectl("delete", "pvc", "--all")
+
+        def look() -> bool:
+            volumes = json.loads(run("kubectl", "get", "pv", "-o", "json"))["items"]
+            bound = [it for it in volumes if it["status"]["phase"] == "Bound"]
+            return self.name not in {it["spec"]["claimRef"]["namespace"] for it in bound}
+
+        wait_for(look, lambda: run("kubectl", "get", "pv"))
+        reclaim_volumes()
+
+    def uninstall(self) -> None:
+        """Uninstall, and wait until no pod is left."""
+        run("helm", "uninstall", self.name, "--namespace", self.name)
+        wait_for(lambda: not self.pods(), "pods stay after uninstall")
+
+    def test(self) -> str:
+        """Run the chart's test; return what helm says of it."""
+        return run("helm", "test", self.name, "--namespace", self.name)
+
+    # -- kubectl
+
+    def kubectl(self, *words: str) -> str:
+        """Run kubectl in the namespace."""
+        return run("kubectl", "-n", self.name, *words)
+
+    def objects(self, *words: str) -> list[Manifest]:
+        """Return objects of a kind."""
+        items: list[Manifest] = json.loads(self.kubectl("get", *words, "-o", "json"))["items"]
+        return items
+
+    def pods(self, component: str | None = None) -> list[Manifest]:
+        """Return the pods of the release, or those of one component."""
+        label = f"app.kubernetes.io/instance={self.name}"
+        more = f",app.kubernetes.io/component={component}" if component else ""
+        return self.objects("pods", "-l", label + more)
+
+    def tidemark(self, *words: str, given: str | None = None) -> str:
+        """Run the command line in a pod of a controller."""
+        argv = [*self._exec(), "--", "tidemark", *words, "--bootstrap", self.inside]
+        return run(*argv, given=given)
+
+    def says(self, *words: str) -> bool:
+        """True if the command line, run in a pod, ends with exit code 0."""
+        return succeeds(*self._exec(), "--", "tidemark", *words, "--bootstrap", self.inside)
+
+    def _exec(self) -> list[str]:
+        running = [_name_of(pod) for pod in self.pods("controller") if is_running(pod)]
+        return ["kubectl", "-n", self.name, "exec", "-i", *running[:1]]
+
+    @property
+    def inside(self) -> str:
+        """Address for clients in the cluster."""
+        return f"{self.name}-bootstrap.{self.name}.svc.cluster.local:9092"
+
+    @property
+    def outside(self) -> str:
+        """Addresses for clients outside of the cluster, by NodePort."""
+        by_id = {pod["metadata"]["name"]: pod["status"]["hostIP"] for pod in self.pods("broker")}
+        return ",".join(
+            f"{by_id[name]}:{port}" for port, name in enumerate(sorted(by_id), FIRST_NODE_PORT)
+        )
+
+    # -- waits
+
+    def wait_ready(self) -> None:
+        """Wait until every pod of every StatefulSet is ready, and all replicas are in sync."""
+        sets = self.objects("statefulsets")
+        wanted = sum(it["spec"]["replicas"] for it in sets)
+
+        def look() -> bool:
+            pods = [pod for pod in self.pods() if _POD_OF in pod["metadata"]["labels"]]
+            return len(pods) == wanted and all(map(is_ready, pods))
+
+        wait_for(look, lambda: self.kubectl("get", "pods"))
+        self.wait_says("cluster", "health")
+
+    def wait_updated(self) -> None:
+        """Wait until no pod runs an older revision, and everything is ready."""
+
+        def look() -> bool:
+            newest = {it["status"]["updateRevision"] for it in self.objects("statefulsets")}
+            pods = [pod for pod in self.pods() if _POD_OF in pod["metadata"]["labels"]]
+            return all(pod["metadata"]["labels"][_REVISION] in newest for pod in pods)
+
+        wait_for(look, lambda: self.kubectl("get", "pods"))
+        self.wait_ready()
+
+    def roll_brokers(self) -> None:
+        """Restart brokers that run an older revision, as the notes say: one at a time, each when
+        nothing is at risk, and the next when all replicas are in sync.
+        """
+        for number, pod in enumerate(sorted(self.pods("broker"), key=_name_of)):
+            if pod["metadata"]["labels"][_REVISION] != self._newest_of_brokers():
+                self.wait_says("cluster", "can-restart", str(number))
+                self.replace(pod)
+
+    def _newest_of_brokers(self) -> str:
+        name = f"{self.name}-broker"
+        found = next(it for it in self.objects("statefulsets") if it["metadata"]["name"] == name)
+        revision: str = found["status"]["updateRevision"]
+        return revision
+
+    def wait_says(self, *words: str) -> None:
+        """Wait until the command line ends with exit code 0."""
+        wait_for(lambda: self.says(*words), " ".join(words))
+
+    def replace(self, pod: Manifest, *more: str) -> None:
+        """Delete a pod, and wait until another one of its name is ready, and replicas in sync."""
+        name = _name_of(pod)
+        self.kubectl("delete", "pod", name, *more)
+
+        def look() -> bool:
+            found = [it for it in self.pods() if _name_of(it) == name]
+            return bool(found) and is_ready(found[0]) and _uid(found[0]) != _uid(pod)
+
+        wait_for(look, lambda: self.kubectl("describe", "pod", name))
+        self.wait_says("cluster", "health")
+
+
+_POD_OF: Final = "apps.kubernetes.io/pod-index"
+_REVISION: Final = "controller-revision-hash"
+
+
+def is_ready(pod: Manifest) -> bool:
+    """True if a pod is ready and not being deleted."""
+    conditions = pod["status"].get("conditions", ())
+    ready = any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]
+
+
+def is_running(pod: Manifest) -> bool:
+    """True if the containers of a pod run and are not being ended."""
+    return pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+
+
+def _name_of(pod: Manifest) -> str:
+    name: str = pod["metadata"]["name"]
+    return name
+
+
+def _uid(pod: Manifest) -> str:
+    uid: str = pod["metadata"]["uid"]
+    return uid
+
+
+def write_values(path: Path, **values: object) -> Path:
+    """Write values for this cluster: the chart's defaults, or those for a single node."""
+    text = yaml.safe_load(ONE_NODE.read_text()) if node_count() < 3 else {}
+    path.write_text(yaml.safe_dump({**text, **values}))
+    return path

@@ -1,0 +1,102 @@
+"""The chart on a cluster: installed, used from inside and outside, removed, installed again."""
+
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from k8s.conftest import EXTERNAL, Measure
+from k8s.release import SERVICES, Release, node_count, write_values
+from waiting import PATIENCE_S
+
+
+def produce(bootstrap: str, topic: str, values: list[str]) -> None:
+    failed = []
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert failed == [None] * len(values)
+
+
+def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
+    config = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    consumer = Consumer(config)
+    consumer.subscribe([topic])
+    values: list[str] = []
+    while len(values) < count:
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None, values
+        if message.error() is None:
+            values.append((message.value() or b"").decode())
+    consumer.close()
+    return values
+
+
+@pytest.mark.feature("KU01", "KU02", "KU03", "KU04", "KU16", "X02")
+def test_no_value_is_needed_for_three_brokers_on_three_nodes_and_a_write_acknowledged_by_all(
+    tmp_path: Path, measured: Measure
+) -> None:
+    if node_count() < 3:
+        pytest.skip("the cluster has fewer than three nodes: make k8s-up NODES=3")
+    release = Release("plain")
+    begun = time.monotonic()
+    (tmp_path / "values.yaml").write_text("")
+    release.install(tmp_path / "values.yaml")
+    release.wait_says("topic", "create", "first", "--if-not-exists")
+    release.tidemark("topic", "produce", "first", given="one\n")
+    measured("install to first acknowledged write, no values, s", time.monotonic() - begun)
+    release.wait_ready()
+    measured("install to all pods ready, no values, s", time.monotonic() - begun)
+    assert len({pod["spec"]["nodeName"] for pod in release.pods("broker")}) == 3
+    assert {it["status"]["disruptionsAllowed"] for it in release.objects("pdb")} == {1}
+    assert "Succeeded" in release.test()
+    release.uninstall()
+    release.remove_data()
+
+
+@pytest.mark.feature("KU09")
+def test_records_go_in_and_out_from_inside_and_from_outside(release: Release) -> None:
+    release.tidemark("topic", "create", "in-and-out", "--if-not-exists")
+    release.tidemark("topic", "produce", "in-and-out", given="inside\n")
+    produce(release.outside, "in-and-out", ["outside"])
+    assert {*consume(release.outside, "in-and-out", "out", 2)} == {"inside", "outside"}
+    words = ("--from", "earliest", "--until-end")
+    shown = release.tidemark("topic", "consume", "in-and-out", *words)
+    assert {"inside", "outside"} <= set(shown.split())
+
+
+@pytest.mark.feature("KU21")
+def test_the_charts_own_test_succeeds(release: Release) -> None:
+    assert "Succeeded" in release.test()
+
+
+@pytest.mark.feature("KU12", "KU13")
+def test_every_service_is_ready_without_a_restart_by_a_probe(release: Release) -> None:
+    for component in SERVICES:
+        for pod in release.pods(component):
+            (status,) = pod["status"]["containerStatuses"]
+            assert (status["ready"], status["restartCount"]) == (True, 0), status
+
+
+@pytest.mark.feature("KU24")
+def test_fewer_brokers_are_refused_while_there_are_more(release: Release, tmp_path: Path) -> None:
+    fewer = {"broker": {"replicas": 2}, "replication": {"factor": 2, "minInSyncReplicas": 1}}
+    with pytest.raises(AssertionError, match=r"broker\.replicas would go from 3 to 2"):
+        release.install(write_values(tmp_path / "values.yaml", external=EXTERNAL, **fewer))
+
+
+@pytest.mark.feature("KU08")
+def test_uninstall_keeps_the_data_and_a_new_install_finds_it(
+    release: Release, tmp_path: Path
+) -> None:
+    topic = f"kept-{time.time_ns()}"
+    values = [str(number) for number in range(100)]
+    release.tidemark("topic", "create", topic)
+    produce(release.outside, topic, values)
+    claims = {it["metadata"]["uid"] for it in release.objects("pvc")}
+    release.uninstall()
+    assert {it["metadata"]["uid"] for it in release.objects("pvc")} == claims
+    release.install(write_values(tmp_path / "values.yaml", external=EXTERNAL))
+    release.wait_ready()
+    assert consume(release.outside, topic, topic, len(values)) == values

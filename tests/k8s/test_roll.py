@@ -1,0 +1,47 @@
+"""Restarts under load: writes with acks=all go on, none is lost, none is there twice."""
+
+import time
+from pathlib import Path
+
+import pytest
+from k8s.conftest import EXTERNAL, Measure, timed
+from k8s.load import PARTITIONS, Load
+from k8s.release import Release, write_values
+
+SERVICES = ("broker", "controller", "txnCoordinator", "shareCoordinator")
+
+
+@pytest.fixture
+def load(release: Release) -> Load:
+    topic = f"load-{time.time_ns()}"
+    release.tidemark("topic", "create", topic, "--partitions", str(PARTITIONS))
+    return Load(release.outside, topic)
+
+
+@pytest.mark.feature("KU14", "KU18")
+def test_an_upgrade_and_a_rollback_of_all_services_lose_no_acknowledged_write(
+    release: Release, load: Load, tmp_path: Path, measured: Measure
+) -> None:
+    number = release.revision()
+    changed = {name: {"config": {"log.level": "DEBUG"}} for name in SERVICES}
+    with load:
+        with timed(measured, "upgrade of all services, s"):
+            release.install(write_values(tmp_path / "v.yaml", external=EXTERNAL, **changed))
+            release.roll_brokers()
+            release.wait_updated()
+        measured("longest gap of a partition in the upgrade, s", load.longest_gap_s())
+        with timed(measured, "rollback of all services, s"):
+            release.rollback(number)
+            release.roll_brokers()
+            release.wait_updated()
+    measured("longest gap of a partition in upgrade and rollback, s", load.longest_gap_s())
+    load.check()
+
+
+def test_a_killed_broker_comes_back_on_its_disk_and_no_acknowledged_write_is_lost(
+    release: Release, load: Load, measured: Measure
+) -> None:
+    with load:
+        release.replace(release.pods("broker")[0], "--grace-period=0", "--force")
+    measured("longest gap of a partition when a broker is killed, s", load.longest_gap_s())
+    load.check()
