@@ -88,7 +88,7 @@ class ChaosCluster(DevCluster):
     def signal_stop(self, name: str) -> None:
         """SIGTERM; ``begin`` waits for the end."""
         self.down.add(name)
-        process = self._running(name)
+        process = self._supervisor(name) or self._running(name)
         if process is not None:
             send_signal(process, signal.SIGTERM)
 

@@ -13,6 +13,7 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,7 +58,8 @@ class OneBroker(Cluster):
 
     def __init__(self, layout: Layout) -> None:
         self._keys: Mapping[str, object] = UNSYNCED
-        super().__init__(layout, overrides={BROKER: UNSYNCED})
+        shape = replace(layout.shape, has_supervisors=False)  # its exit code is waited for
+        super().__init__(replace(layout, shape=shape), overrides={BROKER: UNSYNCED})
 
     @property
     def data(self) -> Path:

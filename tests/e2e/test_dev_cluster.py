@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.layout import Layout, coordinators_default, free_port_block
+from tidemark.cli.dev.process import ProcessFile
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.exit_codes import ExitCode
-from waiting import PATIENCE_S, cpu_s, idle_s
+from waiting import PATIENCE_S, cpu_s, idle_s, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -142,3 +144,42 @@ def test_a_broker_is_killed_paused_resumed_and_restarted_by_command(cluster: Dev
         assert dev(cluster.layout, word, "1", "-o", "json").returncode == 0
     assert health(cluster.layout)["broker-1"] == "healthy"
     assert "there is no process" in dev(cluster.layout, "kill", "9").stderr
+
+
+def pids_of(cluster: DevCluster, name: str) -> list[int]:
+    """Pids of a service and of its supervisor, if it has one."""
+    found = (ProcessFile.read(path) for path in cluster.layout.run_directory.glob(f"{name}.*.json"))
+    return [process.pid for process in found if process is not None and process.running()]
+
+
+def ended_brokers(cluster: DevCluster) -> list[str]:
+    """Broker processes whose end is recorded."""
+    client = KazooClient(cluster.layout.zookeeper_connect)
+    client.start()
+    try:
+        return list(client.get_children("/brokers/ended"))
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_a_power_loss_ends_the_supervisor_too_and_is_not_recorded(cluster: DevCluster) -> None:
+    assert len(pids_of(cluster, "broker-2")) == 2
+    assert dev(cluster.layout, "kill", "2", "--power").returncode == 0
+    assert pids_of(cluster, "broker-2") == []
+    assert ended_brokers(cluster) == []
+    dev(cluster.layout, "kill", "3")
+    wait_for(lambda: [one[0] for one in ended_brokers(cluster)] == ["3"])
+
+
+def test_services_are_started_without_supervisors_on_request(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    few = ["--brokers", "1", "--controllers", "1", "--txn-coordinators", "0"]
+    few += ["--share-coordinators", "0", "--base-port", str(free_port_block())]
+    up = dev(layout, "up", "--no-supervisors", "--timeout", "300", *few)
+    try:
+        assert up.returncode == ExitCode.OK, up.stderr
+        dev(layout, "restart", "1")
+        assert len(pids_of(DevCluster(layout), "broker-1")) == 1
+    finally:
+        assert dev(layout, "down").returncode == ExitCode.OK

@@ -1,4 +1,4 @@
-"""A supervised broker that crashes: its end is recorded, and its partitions are led at once."""
+"""Supervised services that crash: their end is recorded, and others take over at once."""
 
 import os
 import signal
@@ -12,7 +12,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.broker_processes import BrokerProcess, running_cluster_of
+from e2e.clusters import Cluster, StartCluster
+from e2e.processes import paused
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from tidemark.cli.dev.process import ProcessFile, wait_ended
 from tidemark.runtime import zk_paths
 from waiting import PATIENCE_S, wait_for
 
@@ -112,3 +116,110 @@ def test_exit_codes_are_those_of_the_service() -> None:
     nothing = supervise()
     assert nothing.returncode == 64
     assert "usage" in nothing.stderr
+
+
+LONG_SESSIONS: Final = {
+    kind: {"zookeeper.session.timeout.ms": 40_000}
+    for kind in ("controller", "broker", "txn-coordinator", "share-coordinator")
+}
+"""A znode that is gone sooner was removed by the supervisor."""
+
+
+def supervisor_of(cluster: Cluster, name: str) -> ProcessFile:
+    """Supervisor of a running service."""
+    found = ProcessFile.read(cluster.layout.run_directory / f"{name}.supervisor.json")
+    assert found is not None
+    return found
+
+
+def crash(cluster: Cluster, name: str) -> None:
+    """Kill a service, and wait until its supervisor has ended."""
+    supervisor = supervisor_of(cluster, name)
+    cluster.kill(name)
+    assert wait_ended(supervisor, PATIENCE_S)
+
+
+@pytest.fixture
+def long_lived(start_cluster: StartCluster) -> Cluster:
+    kinds = {"controllers": 2, "txn_coordinators": 2, "share_coordinators": 2}
+    return start_cluster(overrides=LONG_SESSIONS, **kinds)
+
+
+def live_znodes(cluster: Cluster) -> dict[str, str]:
+    """Live znode of each service, by its name."""
+    client = KazooClient(cluster.layout.zookeeper_connect)
+    client.start()
+    try:
+        active = zk_paths.decode("", client.get("/controller")[0])["controller_id"]
+        found = {f"controller-{active}": "/controller"}
+        for kind in ("txn", "share"):
+            for name in client.get_children(f"/coordinators/{kind}"):
+                found[f"{kind}-coordinator-{name[0]}"] = name
+    except NoNodeError:
+        return {}
+    finally:
+        client.stop()
+        client.close()
+    return found
+
+
+def test_other_services_take_over_at_once_too(long_lived: Cluster) -> None:
+    (active,) = (name for name in live_znodes(long_lived) if name.startswith("controller"))
+    crash(long_lived, active)
+    wait_for(lambda: live_znodes(long_lived).keys() - {active} > {"txn-coordinator-1"})
+    for kind in ("txn", "share"):
+        crash(long_lived, f"{kind}-coordinator-1")
+        assert f"{kind}-coordinator-1" not in live_znodes(long_lived)
+    long_lived.restart(active)
+    assert active not in live_znodes(long_lived)
+
+
+def test_an_earlier_controller_s_end_leaves_the_present_one_alone(long_lived: Cluster) -> None:
+    (active,) = (name for name in live_znodes(long_lived) if name.startswith("controller"))
+    with paused(supervisor_of(long_lived, active).pid):
+        long_lived.kill(active)
+        client = KazooClient(long_lived.layout.zookeeper_connect)
+        client.start()
+        client.delete("/controller")
+        other = wait_other_controller(long_lived, active)
+        before = client.get("/controller")[1].czxid
+    assert wait_ended(supervisor_of(long_lived, active), PATIENCE_S)
+    assert client.get("/controller")[1].czxid == before, other
+    client.stop()
+    client.close()
+
+
+def wait_other_controller(cluster: Cluster, former: str) -> str:
+    """Wait until another controller is active."""
+    found: list[str] = []
+
+    def is_there() -> bool:
+        found[:] = [name for name in live_znodes(cluster) if name.startswith("controller")]
+        return bool(found) and found[0] != former
+
+    wait_for(is_there)
+    return found[0]
+
+
+def test_signals_are_ignored_once_the_service_has_ended(start_cluster: StartCluster) -> None:
+    cluster = start_cluster()
+    supervisor = supervisor_of(cluster, "broker-1")
+    cluster.kill("zookeeper")
+    cluster.kill("broker-1")
+    states: list[int] = []
+
+    def ignores() -> bool:
+        states.append(ignored_signals(supervisor.pid))
+        return bool(states[-1] >> (signal.SIGTERM - 1) & 1) or not supervisor.running()
+
+    wait_for(ignores)
+    assert states[-1] >> (signal.SIGTERM - 1) & 1
+
+
+def ignored_signals(pid: int) -> int:
+    """Bit set of the signals that a process ignores; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except FileNotFoundError:
+        return 0
+    return next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn:"))

@@ -1,13 +1,16 @@
 """The znodes of a process that runs under a supervisor, in a file that both have open."""
 
 import os
-import tempfile
 from typing import BinaryIO, Final
 
 from tidemark.runtime.witness import ProcessZnodes
 
 DESCRIPTOR_VARIABLE: Final = "TIDEMARK_SUPERVISOR_FD"
 """Environment variable with the descriptor of the file; unset without a supervisor."""
+PID_DESCRIPTOR_VARIABLE: Final = "TIDEMARK_SUPERVISOR_PID_FD"
+"""Environment variable of a supervisor: descriptor to which it writes the pid of the service, as a
+line, and which it then closes.
+"""
 CONTENT_BYTES_MAX: Final = 2_048
 """A write of less than a page is whole or absent, however the process ends."""
 
@@ -16,6 +19,10 @@ def make_file() -> BinaryIO:
     """Return a new file for the znodes of a process. It has no name, and ends with the last process
     that has it open.
     """
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("tidemark-supervised"), "r+b", buffering=0)
+    import tempfile  # it would take the supervisor a megabyte where it is not needed
+
     return tempfile.TemporaryFile(buffering=0)
 
 

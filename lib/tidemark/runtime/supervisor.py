@@ -7,24 +7,26 @@ container must. When the service has ended, by whatever cause, it removes the se
 records the end (tidemark.runtime.witness), so that a leader that has crashed is replaced at once.
 When ZooKeeper cannot be reached within ``RECORD_S`` it gives up: session and lease then run out as
 they do without a supervisor. If the supervisor is killed, the kernel kills the service.
+
+It imports little: each service has one, and the record must not wait for imports.
 """
 
-import asyncio
-import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from typing import Final
 
-from tidemark.runtime import supervised
-from tidemark.runtime.witness import ProcessZnodes, record_end
-from tidemark.runtime.zk_session import ZkError, ZkSession, ZkUnavailableError
+from tidemark.runtime import supervised, witness
+from tidemark.runtime.zk_brief import transact
+from tidemark.runtime.zk_calls import ZkError
 
 RECORD_S: Final = 10.0
 """Longest time for which the end of a process is tried to be recorded."""
+_CLEAN_RECORD_S: Final = 1.0
+"""The same for a service that ended with exit code 0: it has closed its session, if it could."""
 _RETRY_S: Final = 0.2
-_SESSION_MS: Final = 4_000
 _PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _KILLED: Final = 128
 """Exit code of a process that a signal ended, less the signal's number, as in shells."""
@@ -34,12 +36,18 @@ _SET_DEATH_SIGNAL: Final = 1
 
 def supervise(command: Sequence[str]) -> int:
     """Run a command until it ends; record its end, and return its exit code."""
+    report = os.environ.pop(supervised.PID_DESCRIPTOR_VARIABLE, "")
+    if report.isdigit():
+        os.set_inheritable(int(report), False)  # noqa: FBT003 - the call takes no keyword
     with supervised.make_file() as left:
         signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
         child = _start(command, left.fileno())
         for number in _PASSED_ON:
-            signal.signal(number, lambda received, _: _pass_on(child, received))
+            signal.signal(number, lambda received, _: os.kill(child, received))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+        if report.isdigit():
+            os.write(int(report), b"%d\n" % child)
+            os.close(int(report))
         code = _wait(child)
         for number in _PASSED_ON:
             signal.signal(number, signal.SIG_IGN)  # the pid may be another process's by now
@@ -49,20 +57,18 @@ def supervise(command: Sequence[str]) -> int:
             _say(f"no end recorded: {error}")
             return code
     if znodes is not None:
-        asyncio.run(_record(znodes))
+        _record(znodes, RECORD_S if code else _CLEAN_RECORD_S)
     return code
 
 
 def _start(command: Sequence[str], shared: int) -> int:
     """Start the command as a child that has the file ``shared`` open; return its pid."""
     parent = os.getpid()
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
     child = os.fork()
     if child:
         return child
     try:
-        if prctl is not None:
-            prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+        _die_with_parent()
         if os.getppid() != parent:
             os._exit(_KILLED + signal.SIGKILL)  # the supervisor ended before the call
         os.set_inheritable(shared, True)  # noqa: FBT003 - the call takes no keyword
@@ -75,39 +81,52 @@ def _start(command: Sequence[str], shared: int) -> int:
     raise AssertionError("exec does not return")
 
 
-def _pass_on(child: int, number: int) -> None:
-    try:
-        os.kill(child, number)
-    except ProcessLookupError:
-        return
+def _die_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends, where the kernel can (Linux)."""
+    import ctypes  # only here, in the child: the supervisor never uses it
+
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def _wait(child: int) -> int:
     """Wait until the child has ended, with all its threads; return its exit code."""
     while True:
-        pid, status = os.wait()
+        pid = -1  # any child
+        if hasattr(os, "waitid"):
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            assert ended is not None, "it waits"
+            pid = ended.si_pid
+            if pid == child:
+                _ignore_signals()  # while it keeps its pid, which ends with the next call
+        pid, status = os.waitpid(pid, 0)
         if pid == child:
+            _ignore_signals()
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else _KILLED - code
 
 
-async def _record(znodes: ProcessZnodes) -> None:
-    """Record the end of the process; give up after ``RECORD_S``."""
-    session = ZkSession(znodes.zookeeper, session_timeout_ms=_SESSION_MS)
-    try:
-        async with asyncio.timeout(RECORD_S):
-            await session.start(RECORD_S)
-            while True:
-                try:
-                    await record_end(session, znodes)
-                    break
-                except ZkError:
-                    await session.wait_connected()
-                    await asyncio.sleep(_RETRY_S)
-    except (TimeoutError, ZkUnavailableError):
-        _say(f"end not recorded: ZooKeeper at {znodes.zookeeper} does not answer")
-    finally:
-        await session.stop()
+def _ignore_signals() -> None:
+    """Pass no signal on: the pid may be another process's soon."""
+    for number in _PASSED_ON:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _record(znodes: witness.ProcessZnodes, within_s: float) -> None:
+    """Record the end of the process; give up after a while."""
+    ops = witness.recording(znodes)
+    deadline = time.monotonic() + within_s
+    while (left_s := deadline - time.monotonic()) > 0:
+        try:
+            transact(znodes.zookeeper, ops, timeout_s=left_s)
+        except witness.MOOT:
+            return
+        except ZkError:
+            time.sleep(_RETRY_S)
+        else:
+            return
+    _say(f"end not recorded: ZooKeeper at {znodes.zookeeper} does not answer")
 
 
 def _say(text: str) -> None:

@@ -1,41 +1,44 @@
 """Record in ZooKeeper of the end of a process, made by its parent, which has waited for the end.
 
 A leader that is cut off may go on for its lease, so the controller waits for it. A process that has
-ended acknowledges nothing more. Its parent removes the znodes that it left behind, whose session
-would otherwise keep them until the session expires.
+ended acknowledges nothing more. Its parent removes the znode that it left behind, whose session
+would otherwise keep it until the session expires.
 """
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Self
+from typing import Final, NamedTuple, Self
 
-from tidemark.runtime import zk_paths
-from tidemark.runtime.zk_session import (
+from tidemark.runtime.zk_calls import (
     BadVersionError,
+    Check,
     Create,
     Delete,
     NodeExistsError,
     NoNodeError,
-    ZkSession,
+    Op,
 )
 
+MOOT: Final = (NoNodeError, BadVersionError, NodeExistsError)
+"""Errors of the transaction if the znode is gone, or another process has one of the same path."""
 
-@dataclass(frozen=True, slots=True)
-class ProcessZnodes:
+
+class ProcessZnodes(NamedTuple):
     """Znodes that a process leaves behind, as it wrote them down while it ran."""
 
     zookeeper: str
     """Connect string with the chroot."""
     znode: str
     """Ephemeral znode of the process."""
-    owner_session: int = 0
-    """Session that must own the znode, if another process may make one of the same path; else 0."""
     ended_znode: str = ""
     """Znode that records the end; empty if nobody waits for a lease of the process."""
+    ended_content: str = ""
+    guard: str = ""
+    """Znode whose version grows before another process may make ``znode``; empty if none may."""
+    guard_version: int = 0
 
     def encode(self) -> bytes:
         """Return the bytes that ``decode`` reads."""
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(self._asdict()).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -46,22 +49,12 @@ class ProcessZnodes:
             raise ValueError(f"not the znodes of a process: {error}") from None
 
 
-async def record_end(session: ZkSession, left: ProcessZnodes) -> bool:
-    """Remove the znode of a process that has ended, and record its end with the removal.
+def recording(left: ProcessZnodes) -> list[Op]:
+    """Return the transaction that removes the znode of a process and records its end.
 
-    Return False if the znode is gone already: its session has ended. Call this only once the
-    process has ended, all its threads included. Raises ZkError; to repeat it does no harm.
+    Perform it only once the process has ended, all its threads included; to repeat it does no harm.
+    It fails with one of ``MOOT`` if the session of the process has ended first.
     """
-    version = -1
-    try:
-        if left.owner_session:
-            _, stat = await session.get(left.znode)
-            if stat.owner_session != left.owner_session:
-                return False
-            version = stat.version
-        removal = Delete(left.znode, version)
-        record = [Create(left.ended_znode, zk_paths.encode({}))] if left.ended_znode else []
-        await session.multi([*record, removal])
-    except (NoNodeError, BadVersionError, NodeExistsError):
-        return False
-    return True
+    check = [Check(left.guard, left.guard_version)] if left.guard else []
+    record = [Create(left.ended_znode, left.ended_content.encode())] if left.ended_znode else []
+    return [*check, *record, Delete(left.znode)]

@@ -6,15 +6,50 @@ kazoo has threads of its own. This module's code on them only calls ``loop.call_
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
-from tidemark.runtime.exit_codes import ExitCode
+from tidemark.runtime.zk_calls import (
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Op,
+    SessionLostError,
+    SetData,
+    UnknownOutcomeError,
+    ZkError,
+    ZkUnavailableError,
+    ZnodeStat,
+)
 from tidemark.runtime.zk_paths import with_chroot
+
+__all__ = [  # with the operations and errors that callers use
+    "BadVersionError",
+    "Check",
+    "Create",
+    "Delete",
+    "NoNodeError",
+    "NodeExistsError",
+    "NotEmptyError",
+    "OnChange",
+    "Op",
+    "SessionLostError",
+    "SessionState",
+    "SetData",
+    "UnknownOutcomeError",
+    "ZkError",
+    "ZkSession",
+    "ZkUnavailableError",
+    "ZnodeStat",
+]
 
 # kazoo writes a byte to a pipe for each call to wake its thread. A full pipe would block the loop.
 _READS_IN_FLIGHT_MAX: Final = 128
@@ -30,82 +65,6 @@ class SessionState(Enum):
     SUSPENDED = "suspended"  # connection broken: the session may or may not still be alive
     LOST = "lost"  # expired: its ephemeral znodes are gone; a new session follows automatically
 
-
-class ZkError(Exception):
-    """A ZooKeeper call failed."""
-
-
-class NoNodeError(ZkError):
-    """The znode does not exist."""
-
-
-class NodeExistsError(ZkError):
-    """The znode exists already."""
-
-
-class BadVersionError(ZkError):
-    """The znode's version is not the expected one."""
-
-
-class NotEmptyError(ZkError):
-    """The znode has children and cannot be removed."""
-
-
-class UnknownOutcomeError(ZkError):
-    """The connection broke: the call may or may not have taken effect. Read again."""
-
-
-class SessionLostError(ZkError):
-    """The session ended before the response: the call may or may not have taken effect."""
-
-
-class ZkUnavailableError(ZkError):
-    """No ZooKeeper server could be reached in time."""
-
-    exit_code = ExitCode.UNAVAILABLE
-
-
-class ZnodeStat(NamedTuple):
-    """Metadata of a znode. A ``*_zxid`` is a transaction id; they only increase."""
-
-    version: int
-    created_zxid: int
-    children_zxid: int
-    owner_session: int  # 0 unless ephemeral
-    child_count: int
-
-
-class Create(NamedTuple):
-    """Operation of a multi: create a znode."""
-
-    path: str
-    data: bytes
-    ephemeral: bool = False
-
-
-class SetData(NamedTuple):
-    """Operation of a multi: replace a znode's content; version -1 means any."""
-
-    path: str
-    data: bytes
-    version: int = -1
-
-
-class Delete(NamedTuple):
-    """Operation of a multi: remove a znode; version -1 means any."""
-
-    path: str
-    version: int = -1
-
-
-class Check(NamedTuple):
-    """Operation of a multi: fail the multi unless the znode has this version."""
-
-    path: str
-    version: int
-
-
-Op = Create | SetData | Delete | Check
 
 _ERRORS: Final[tuple[tuple[type[Exception], type[ZkError]], ...]] = (
     (kazoo_errors.NoNodeError, NoNodeError),

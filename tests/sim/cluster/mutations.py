@@ -26,9 +26,10 @@ from controller.core.soundness import Holdings, Soundness
 from controller.shell.zk_store import ZkStore
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import PartitionEpoch
-from tidemark.runtime import witness, zk_paths
+from tidemark.runtime import zk_paths
 from tidemark.storage.disk import DiskError, ExhaustedError
 
+from sim.cluster import supervisor
 from sim.cluster.parts import Options
 from sim.mutations import Change, changed
 
@@ -78,7 +79,7 @@ def _lead_with_all_committed(partition: Partition, state: Any, now: Any) -> bool
     return led
 
 
-_record_end = witness.record_end
+_record_end = supervisor.record_end
 
 
 async def _record_the_end_of_the_next(session: Any, left: Any) -> bool:
@@ -87,7 +88,7 @@ async def _record_the_end_of_the_next(session: Any, left: Any) -> bool:
     names, _ = await session.children(parent)
     for each in (one for one in names if one.startswith(prefix)):
         znode, ended = f"{parent}/{each}", f"{zk_paths.ENDED_BROKERS}/{each}"
-        return await _record_end(session, replace(left, znode=znode, ended_znode=ended))
+        return await _record_end(session, left._replace(znode=znode, ended_znode=ended))
     return False
 
 
@@ -203,7 +204,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (LeaderReplacement, "lease_left_ms", lambda *_: 0),
     ),
     "records the end of the process that has the broker id now": (
-        (witness, "record_end", _record_the_end_of_the_next),
+        (supervisor, "record_end", _record_the_end_of_the_next),
     ),
     "lets broker epochs fall": ((registration, "_outlived", _only_the_living),),
     "takes a want of descriptors for a failed disk": (

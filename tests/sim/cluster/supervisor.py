@@ -4,7 +4,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from tidemark.runtime import witness
-from tidemark.runtime.zk_session import ZkError
+from tidemark.runtime.zk_session import ZkError, ZkSession
 
 from sim.cluster.network import Host
 from sim.cluster.processes import BrokerProcess, new_loop
@@ -12,6 +12,15 @@ from sim.zk_adapter import SimZkSession
 
 if TYPE_CHECKING:
     from sim.cluster.world import World
+
+
+async def record_end(session: ZkSession, left: witness.ProcessZnodes) -> bool:
+    """Record the end of a process; return False if there is nothing to record."""
+    try:
+        await session.multi(witness.recording(left))
+    except witness.MOOT:
+        return False
+    return True
 
 
 class Supervisor:
@@ -38,7 +47,7 @@ class Supervisor:
     async def _record(self, session: SimZkSession) -> None:
         with contextlib.suppress(ZkError):
             await session.start()
-            if await witness.record_end(session, self._left):
+            if await record_end(session, self._left):
                 self._world.note(self._machine, "its end is recorded")
             await session.stop()
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from tidemark.cli.dev.health import member_problem, metadata_problem
@@ -27,6 +28,7 @@ from tidemark.cli.dev.process import (
     port_owner,
     send_signal,
     start_detached,
+    start_supervised,
     wait_ended,
 )
 from tidemark.cli.dev.prometheus import find_prometheus, prometheus_argv
@@ -40,6 +42,8 @@ STOP_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
 _LOG_LINES_SHOWN: Final = 12
 _START_ORDER: Final = ("zookeeper", "controller", "broker", *COORDINATORS, PROMETHEUS)
+_UNSUPERVISED: Final = ("zookeeper", PROMETHEUS)
+_SUPERVISOR: Final = "tidemark.runtime.supervisor"
 
 Config = Mapping[str, object]
 Report = Callable[[str], None]
@@ -147,7 +151,9 @@ class DevCluster:
     # -- one process
 
     def pid(self, name: str) -> int:
-        """Return a process id. Raises CommandError if the process does not run."""
+        """Return the process id of a service, not of its supervisor. Raises CommandError if it does
+        not run.
+        """
         process = self._running(self.layout.member(name).name)
         if process is None:
             raise CommandError(f"{name} is not running", hint="tidemark dev up starts it")
@@ -158,10 +164,19 @@ class DevCluster:
         self._overrides.setdefault(name, {}).update(keys)
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL and wait for the end, if the process runs."""
+        """Send SIGKILL and wait for the end, if the process runs. Its supervisor records the end,
+        and ends.
+        """
         process = self._running(self.layout.member(name).name)
         if process is not None:
             self._kill(process)
+
+    def cut_power(self, name: str) -> None:
+        """Kill a process and its supervisor, which records nothing: as its machine's end would."""
+        name = self.layout.member(name).name
+        for process in (self._supervisor(name), self._running(name)):
+            if process is not None:
+                self._kill(process)
 
     def terminate(self, name: str, timeout_seconds: float = STOP_SECONDS) -> bool:
         """Send SIGTERM and wait; return False if the process had to be killed."""
@@ -207,12 +222,27 @@ class DevCluster:
         process = self._known(name)
         return process if process is not None and process.running() else None
 
+    def _supervisor(self, name: str) -> ProcessFile | None:
+        """Return the supervisor if it runs. It may outlive its service while it records the end."""
+        process = ProcessFile.read(self._supervisor_path(name))
+        return process if process is not None and process.running() else None
+
+    def _supervisor_path(self, name: str) -> Path:
+        return self.layout.run_directory / f"{name}.supervisor.json"
+
     def _spawn(self, member: Member) -> None:
         log_path = self.layout.log_path(member.name)
         argv = self._argv(member)
         self._log_positions[member.name] = log_path.stat().st_size if log_path.exists() else 0
+        supervisor_path = self._supervisor_path(member.name)
+        supervisor_path.unlink(missing_ok=True)
         try:
-            process = start_detached(argv, log_path=log_path, env=os.environ)
+            if self.layout.shape.has_supervisors and member.kind not in _UNSUPERVISED:
+                argv = [*argv[:3], _SUPERVISOR, *argv[3:]]
+                supervisor, process = start_supervised(argv, log_path=log_path, env=os.environ)
+                supervisor.write(supervisor_path)
+            else:
+                process = start_detached(argv, log_path=log_path, env=os.environ)
         except OSError as error:
             raise CommandError(
                 f"cannot run {argv[0]} for {member.name}: {error.strerror}",
@@ -358,20 +388,27 @@ class DevCluster:
     def _stop_together(self, names: Sequence[str], timeout_seconds: float) -> list[str]:
         """Send SIGTERM to all at once, with one deadline; return the names of killed processes."""
         processes = {name: found for name in names if (found := self._running(name)) is not None}
+        supervisors = {name: found for name in names if (found := self._supervisor(name))}
         for name, process in processes.items():
             self._report(f"stopping {name}")
-            send_signal(process, signal.SIGTERM)
+            send_signal(supervisors.get(name, process), signal.SIGTERM)
         deadline = self._clock.now_ms() + int(timeout_seconds * 1_000)
         killed = []
         for name, process in processes.items():
-            remaining_ms = max(0, deadline - self._clock.now_ms())
-            if not wait_ended(process, remaining_ms / 1_000):
+            if not self._ended_by(deadline, process):
                 self._report(f"killing {name}: it did not stop within {timeout_seconds:g} s")
                 self._kill(process)
                 killed.append(name)
+        for supervisor in supervisors.values():
+            if not self._ended_by(deadline, supervisor):
+                self._kill(supervisor)
         for name in names:
             (self.layout.run_directory / f"{name}.pid.json").unlink(missing_ok=True)
+            self._supervisor_path(name).unlink(missing_ok=True)
         return killed
+
+    def _ended_by(self, deadline_ms: int, process: ProcessFile) -> bool:
+        return wait_ended(process, max(0, deadline_ms - self._clock.now_ms()) / 1_000)
 
     def _kill(self, process: ProcessFile) -> None:
         send_signal(process, signal.SIGKILL)

@@ -57,6 +57,13 @@ def up(
             "--metrics/--no-metrics", help="Run Prometheus too, if it is installed. Default no."
         ),
     ] = None,
+    supervisors: Annotated[
+        bool | None,
+        typer.Option(
+            "--supervisors/--no-supervisors",
+            help="Start each service under a supervisor, which records a crash. Default yes.",
+        ),
+    ] = None,
     timeout: Annotated[
         float, typer.Option("--timeout", help="Seconds to wait until the cluster is healthy.")
     ] = 60.0,
@@ -73,9 +80,8 @@ def up(
         "txn_coordinators": txn_coordinators,
         "share_coordinators": share_coordinators,
     }
-    shape = _wanted_shape(kept, asked, base_port, _read_ports(port or []))
-    if metrics is not None:
-        shape = replace(shape, has_prometheus=metrics)
+    switches = {"has_prometheus": metrics, "has_supervisors": supervisors}
+    shape = _wanted_shape(kept, {**asked, **switches}, base_port, _read_ports(port or []))
     # Prometheus can be added to a cluster that runs; everything else takes a restart.
     unchanged = shape if kept is None else replace(shape, has_prometheus=kept.has_prometheus)
     removed = kept is not None and kept.has_prometheus and not shape.has_prometheus
@@ -178,8 +184,8 @@ def _wanted_shape(
 
     shape = kept or Shape.default()
     base = shape.ports if base_port is None else Ports.from_base(base_port)
-    counts: dict[str, Any] = {name: count for name, count in asked.items() if count is not None}
-    return replace(shape, ports=base.changed(ports), **counts)
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    return replace(shape, ports=base.changed(ports), **given)
 
 
 def _refuse_while_running(cluster: "DevCluster") -> None:

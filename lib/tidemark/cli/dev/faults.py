@@ -30,11 +30,17 @@ def kill(
     name: NameArgument,
     directory: DirectoryOption = Path(".tidemark"),
     *,
+    power: Annotated[
+        bool, typer.Option("--power", help="Kill its supervisor too, as a power loss would.")
+    ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """End a process with SIGKILL, as a crash would."""
     cluster, member = _running(directory, name)
-    cluster.kill(member)
+    if power:
+        cluster.cut_power(member)
+    else:
+        cluster.kill(member)
     _report("killed", member, output)
 
 

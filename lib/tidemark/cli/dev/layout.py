@@ -73,6 +73,8 @@ class Shape:
     txn_coordinators: int = 0
     share_coordinators: int = 0
     has_prometheus: bool = False
+    has_supervisors: bool = True
+    """True if each service runs as the child of a supervisor (tidemark.runtime.supervisor)."""
 
     def __post_init__(self) -> None:
         least_counts = {"brokers": 1, "controllers": 1}

@@ -1,6 +1,7 @@
 """Detached processes: started in a session of their own, identified by pid and start time."""
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tidemark.runtime.clock import Clock
+from tidemark.runtime.supervised import PID_DESCRIPTOR_VARIABLE
 
 _LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 _POLL_SECONDS: Final = 0.05
@@ -70,6 +72,27 @@ def _identity_by_ps(pid: int) -> str | None:
     asked = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
     words = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split(None, 1)
     return None if len(words) < 2 or words[0].startswith("Z") else words[1].strip()
+
+
+def start_supervised(
+    argv: Sequence[str], *, log_path: Path, env: Mapping[str, str]
+) -> tuple[ProcessFile, ProcessFile]:
+    """Start a supervisor, and return it and the service that it has started. Raises OSError if the
+    program cannot be run, or ended before it started the service.
+    """
+    reading, writing = os.pipe()
+    with os.fdopen(reading, encoding="ascii") as report:
+        try:
+            os.set_inheritable(writing, True)
+            env = {**env, PID_DESCRIPTOR_VARIABLE: str(writing)}
+            supervisor = start_detached(argv, log_path=log_path, env=env)
+        finally:
+            os.close(writing)
+        line = report.readline()
+    if not line:
+        raise ChildProcessError(errno.ECHILD, "it ended at once; see its log")
+    pid = int(line)
+    return supervisor, ProcessFile(pid, process_identity(pid) or "", supervisor.started_at_ms)
 
 
 def start_detached(argv: Sequence[str], *, log_path: Path, env: Mapping[str, str]) -> ProcessFile:

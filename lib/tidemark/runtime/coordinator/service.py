@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from tidemark.runtime import supervised
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.coordinator.config import CoordinatorConfig
@@ -16,6 +17,7 @@ from tidemark.runtime.ops_http import OpsServer
 from tidemark.runtime.server import GrpcServer
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.watchdog import Watchdog
+from tidemark.runtime.witness import ProcessZnodes
 from tidemark.runtime.zk_metrics import measure_session
 from tidemark.runtime.zk_session import ZkSession
 
@@ -58,6 +60,7 @@ async def serve_coordinator(
             coordinator_id=config.coordinator_id,
             grpc_endpoint=config.grpc_advertised or str(grpc_server.address),
         )
+        supervised.announce(ProcessZnodes(zookeeper.connect, session.live_path))
         try:
             await _serve_until(stop, node, session, grpc_server)
         finally:

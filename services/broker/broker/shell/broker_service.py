@@ -73,7 +73,8 @@ class BrokerService:
     def znodes(self) -> ProcessZnodes:
         """Znodes that this process leaves behind if it ends without closing its session."""
         live = zk_paths.LiveBroker(self.server.facts.broker_id, self.incarnation_id)
-        return ProcessZnodes(self._session.connect, live.path, ended_znode=live.ended_path)
+        ended = zk_paths.encode({}).decode()
+        return ProcessZnodes(self._session.connect, live.path, live.ended_path, ended)
 
     def _rejoin(self) -> None:
         self.membership.rejoin()

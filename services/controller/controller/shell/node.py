@@ -24,7 +24,7 @@ from tidemark.model.metadata import (
     CoordinatorImage,
     FeedPosition,
 )
-from tidemark.runtime import zk_paths
+from tidemark.runtime import supervised, zk_paths
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.inbox import Inbox
@@ -175,6 +175,7 @@ class ControllerNode:
             await self._check_constants()
             term = await self.election.campaign()
             self._term = term
+            supervised.announce(self.election.znodes(term))
             self._store = store = ZkStore(
                 self._session, term.epoch_version, ops_max=self._store_ops_max
             )

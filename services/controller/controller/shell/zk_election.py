@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from tidemark.model.ids import ControllerEpoch, ControllerId
 from tidemark.runtime import zk_paths
 from tidemark.runtime.telemetry import fields
+from tidemark.runtime.witness import ProcessZnodes
 from tidemark.runtime.zk_session import (
     BadVersionError,
     Create,
@@ -113,6 +114,17 @@ class ZkElection:
         assert stats[0] is not None, "a SetData answers its stat"
         self.active = claim
         return Term(epoch, stats[0].version)
+
+    def znodes(self, term: Term) -> ProcessZnodes:
+        """Return the znode that this replica leaves behind if it ends in this term. An election of
+        another replica raises the version of /controller_epoch.
+        """
+        return ProcessZnodes(
+            self._session.connect,
+            zk_paths.CONTROLLER,
+            guard=zk_paths.CONTROLLER_EPOCH,
+            guard_version=term.epoch_version,
+        )
 
     async def _read_epoch(self) -> tuple[ControllerEpoch, int]:
         try:

@@ -4,7 +4,7 @@ import pytest
 from tidemark.runtime import supervised
 from tidemark.runtime.witness import ProcessZnodes
 
-ZNODES = ProcessZnodes("zookeeper:2181/tidemark", "/brokers/live/1-aa", 7, "/brokers/ended/1-aa")
+ZNODES = ProcessZnodes("zookeeper:2181/tidemark", "/brokers/live/1-aa", "/brokers/ended/1-aa")
 
 
 def test_znodes_are_read_as_they_were_announced(monkeypatch: pytest.MonkeyPatch) -> None:
