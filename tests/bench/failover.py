@@ -1,30 +1,35 @@
-"""How long nobody can write: from kill -9 (or SIGTERM) of a leader to the first acknowledged write
-on the next one.
+"""How long nobody can write: from the stop of a leader (kill -9, SIGTERM, SIGSTOP, or an end with
+its supervisor, as by power loss) to the first acknowledged write on the next one.
 
-The client does what clients do: it writes (acks=all) every few milliseconds, and when that fails
-asks any broker for Metadata until another leader is named. After each run the broker is started
+The first client writes (acks=all) every few milliseconds, and when that fails asks any broker for
+Metadata until another leader is named: the time that the cluster takes. Producers of two clients
+write at the same time with their defaults: their longest gaps. After each run the broker is started
 again, and all replicas are in sync before the next.
 """
 
+import contextlib
 import os
 import signal
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from bench.producer_gaps import LibrdkafkaGaps, NativeGaps
 from bench.replication_catch_up import percentile
 from bench.replication_cluster import BROKERS, ReplicatedCluster
 from bench.report import Row
 from e2e.kafka_wire import Wire, batch
+from tidemark.cli.failure import CommandError
 from tidemark.model.errors import ErrorCode
 
 TOPIC: Final = "failover"
 RETRY_S: Final = 0.005
 _WRITES_BEFORE: Final = 20
 _GIVE_UP_S: Final = 60.0
-_ANSWER_S: Final = 5.0
+_ANSWER_S: Final = 0.5
+"""A leader that does not answer for so long is looked for elsewhere."""
 _ACKS_ALL: Final = -1
 
 
@@ -39,6 +44,8 @@ class Times:
     """When Metadata first named another leader."""
     first_ack: float = 0
     """By the new leader."""
+    gaps: dict[str, float] = field(default_factory=dict)
+    """Longest gap of each client's producer, in seconds."""
 
 
 class Writer:
@@ -102,30 +109,52 @@ def bench_failover_of_leader(cluster: ReplicatedCluster, *, runs: int, where: st
     """A distribution of each kind of stop."""
     cluster.create_topic(TOPIC)
     rows = []
-    for name, number in (("kill -9", signal.SIGKILL), ("SIGTERM", signal.SIGTERM)):
-        found = [one_run(cluster, number) for _ in range(runs)]
-        rows += rows_of(name, found)
+    for name, stop in STOPS.items():
+        rows += rows_of(name, [one_run(cluster, stop) for _ in range(runs)])
     for row in rows:
         row.group = f"failover of a leader, acks=all, {runs} runs each, {where}"
     cluster.delete_topic(TOPIC)
     return rows
 
 
-def one_run(cluster: ReplicatedCluster, number: signal.Signals) -> Times:
-    """Stop the leader by a signal while a writer writes; then make the cluster whole again."""
+Stop = Callable[[ReplicatedCluster, int], None]
+
+
+def _signal(number: signal.Signals) -> Stop:
+    return lambda cluster, broker: os.kill(cluster.pid(broker), number)
+
+
+STOPS: Final[dict[str, Stop]] = {
+    "kill -9": _signal(signal.SIGKILL),
+    "SIGTERM": _signal(signal.SIGTERM),
+    "SIGSTOP": _signal(signal.SIGSTOP),
+    "power loss": lambda cluster, broker: cluster.cluster.cut_power(cluster.name(broker)),
+}
+
+
+def one_run(cluster: ReplicatedCluster, stop: Stop) -> Times:
+    """Stop the leader while producers write; then make the cluster whole again."""
     writer = Writer(cluster)
+    bootstrap = cluster.cluster.bootstrap
     try:
         _until(lambda: writer.find_leader() and writer.write())
-        for _ in range(_WRITES_BEFORE):
-            _until(writer.write)
-            time.sleep(RETRY_S)
-        old = writer.leader
-        pid = cluster.pid(old)
-        times = Times(time.monotonic(), 0)
-        os.kill(pid, number)
-        _write_on(writer, old, times)
+        with LibrdkafkaGaps(bootstrap, TOPIC) as librdkafka, NativeGaps(bootstrap, TOPIC) as native:
+            for _ in range(_WRITES_BEFORE):
+                _until(writer.write)
+                time.sleep(RETRY_S)
+            meters, old = (librdkafka, native), writer.leader
+            for meter in meters:
+                meter.begin()
+            times = Times(time.monotonic(), 0)
+            stop(cluster, old)
+            _write_on(writer, old, times)
+            for meter in meters:
+                meter.wait_acknowledged(since=times.first_ack)
+                times.gaps[meter.name] = meter.longest_s()
     finally:
         writer.close()
+    with contextlib.suppress(CommandError):  # it has ended
+        os.kill(cluster.pid(old), signal.SIGCONT)
     # The one that was stopped may still be draining: it is waited for, or ended, by the restart.
     cluster.cluster.restart(cluster.name(old))
     cluster.wait_in_sync(TOPIC, ask=old)
@@ -155,21 +184,29 @@ def _until(happened: Callable[[], bool]) -> None:
 
 
 def rows_of(name: str, found: list[Times]) -> list[Row]:
-    """From the signal on, and what a producer feels: from its last write to its next."""
-    return [
+    """From the stop on, and what a producer feels: from its last write to its next."""
+    rows = [
         _row(f"{name}: to the first write on the next leader", found, lambda one: one.signalled),
         _row(f"{name}: between two writes", found, lambda one: one.last_ack_before),
     ]
+    for client in found[0].gaps:
+        gaps = [1e3 * one.gaps[client] for one in found]
+        rows.append(_distribution(f"{name}: longest gap of a {client} producer", gaps))
+    return rows
 
 
 def _row(name: str, found: list[Times], since: Callable[[Times], float]) -> Row:
-    took = [1e3 * (one.first_ack - since(one)) for one in found]
+    row = _distribution(name, [1e3 * (one.first_ack - since(one)) for one in found])
     named = [1e3 * (one.named - since(one)) for one in found]
-    row = Row("", name, p50_ms=statistics.median(took))
+    row.extra["p50_until_named_ms"] = statistics.median(named)
+    return row
+
+
+def _distribution(name: str, took_ms: list[float]) -> Row:
+    row = Row("", name, p50_ms=statistics.median(took_ms))
     row.extra = {
-        "min_ms": min(took),
-        "p90_ms": percentile(took, 0.9),
-        "max_ms": max(took),
-        "p50_until_named_ms": statistics.median(named),
+        "min_ms": min(took_ms),
+        "p90_ms": percentile(took_ms, 0.9),
+        "max_ms": max(took_ms),
     }
     return row
