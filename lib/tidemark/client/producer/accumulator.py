@@ -242,6 +242,14 @@ class Accumulator:
         if batch.resolved and not known:
             self._settle(batch)
 
+    def has_retries(self, partition: TopicPartition) -> bool:
+        """True if a batch of the partition waits to be sent again."""
+        return bool(self._queues[partition].retries)
+
+    def resume(self, partition: TopicPartition) -> None:
+        """End the delay before the next attempt: the partition has another leader."""
+        self._queues[partition].resume_at = 0.0
+
     def abandon_without_identity(self, error: ClientError) -> None:
         """Fail the batches that wait for a producer id."""
         for queue in self.wanting_identity():

@@ -15,6 +15,7 @@ from tidemark.client.wire.metadata_cache import Leader
 from tidemark.client.wire.transport import ProduceItem, ProduceOutcome, ProducerIdentity, Transport
 from tidemark.model.backoff import Backoff
 from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
 
 _LEADER_MOVED: Final = frozenset(
@@ -62,6 +63,8 @@ class Sender:
         self._identity: ProducerIdentity | None = None
         self._asking_identity = False
         self._asking_leaders = False
+        self._refused_by: dict[TopicPartition, Leader] = {}
+        """Leaders that were not reached, or no longer lead, of partitions with batches to retry."""
         self._turn = 0
         self.requests_sent = 0
         """Number of requests since the start, answered or not."""
@@ -91,8 +94,23 @@ class Sender:
                 if self._accumulator.expire(now, problem.message if problem else _NO_LEADER):
                     self._room.set()
                 self._ask_identity(tasks)
+                self._follow_leaders(tasks)
                 if not self._send_ready(tasks, now):
                     await self._sleep(now)
+
+    def _follow_leaders(self, tasks: asyncio.TaskGroup) -> None:
+        """Retry at once what a leader refused, when another one leads; request metadata until then.
+        The delay between attempts spares a leader that may answer later, not its successor.
+        """
+        for partition, refused_by in list(self._refused_by.items()):
+            leader = self._cluster.cache.leader(partition)
+            if not self._accumulator.has_retries(partition):
+                del self._refused_by[partition]
+            elif leader is None or leader == refused_by:
+                self._ask_leaders(tasks)
+            else:
+                del self._refused_by[partition]
+                self._accumulator.resume(partition)
 
     async def _sleep(self, now: int) -> None:
         """Wait until woken, or until the next time at which something is due."""
@@ -169,7 +187,10 @@ class Sender:
             self._requests[broker_id] -= 1
             self._wake.set()
         where = self._transport.where(broker_id)
-        for (batch, _), outcome in zip(batches, outcomes, strict=True):
+        for (batch, leader), outcome in zip(batches, outcomes, strict=True):
+            if ErrorCode(outcome.error_code) in _LEADER_MOVED:
+                self._cluster.cache.mark_stale()
+                self._refused_by[batch.partition] = leader
             self._on_outcome(batch, outcome, where)
         self._room.set()
 
@@ -179,8 +200,6 @@ class Sender:
                 batch, outcome.base_offset, outcome.log_append_time_ms
             )
             return
-        if ErrorCode(outcome.error_code) in _LEADER_MOVED:
-            self._cluster.cache.mark_stale()
         refusal = Refusal(outcome.error_code, outcome.message, where)
         failures, dice = batch.failures + 1, random.random()
         delay_ms = self._backoff.delay_ms(failures, dice)

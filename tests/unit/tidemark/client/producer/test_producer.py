@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from tidemark.client.errors import (
     AuthorizationError,
     BufferFullError,
     ClientClosedError,
+    ConnectionLostError,
     DeliveryTimeoutError,
     InvalidSequenceNumber,
     MessageTooLargeError,
@@ -16,7 +18,8 @@ from tidemark.client.errors import (
 )
 from tidemark.client.producer.batches import RecordMetadata
 from tidemark.client.producer.partitioner import partition_for_key
-from tidemark.client.wire.transport import ProducerIdentity
+from tidemark.client.wire.metadata_cache import ClusterView
+from tidemark.client.wire.transport import ProduceOutcome, ProducerIdentity
 from tidemark.codec.records import encode_record
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
@@ -91,6 +94,41 @@ def test_a_moved_leader_is_found() -> None:
 
     run(work())
     assert values(transport) == [b"0", b"1"]
+
+
+class SlowToElect(MemoryTransport):
+    """Its metadata shows another leader only some time after the first was refused."""
+
+    SHOWN_AFTER_S = 0.13
+
+    async def describe(self, topics: Sequence[str] | None, *, auto_create: bool) -> ClusterView:
+        view = await super().describe(topics, auto_create=auto_create)
+        self.described = (*getattr(self, "described", ()), asyncio.get_running_loop().time())
+        return view
+
+    def elect(self) -> None:
+        asyncio.get_running_loop().call_later(self.SHOWN_AFTER_S, self.leaders.update, {ZERO: 2})
+
+    async def produce(self, broker_id: int, *rest: Any, **named: Any) -> list[ProduceOutcome]:
+        if broker_id == 1 and self.logs[ZERO].end:
+            raise ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, "lost on the way")
+        return await super().produce(broker_id, *rest, **named)
+
+
+def test_a_new_leader_gets_a_refused_batch_at_once() -> None:
+    transport = SlowToElect()
+
+    async def work() -> float:
+        async with producer_on(transport, retry_backoff_ms=100, retry_backoff_max_ms=1_000) as one:
+            await one.send("t", b"0")
+            began = asyncio.get_running_loop().time()
+            transport.elect()
+            await one.send("t", b"1")
+            return asyncio.get_running_loop().time() - began
+
+    assert run(work()) < SlowToElect.SHOWN_AFTER_S + 0.11
+    assert values(transport) == [b"0", b"1"]
+    assert len(transport.described) <= 4
 
 
 @pytest.mark.feature("K05")
