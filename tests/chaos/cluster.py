@@ -1,12 +1,12 @@
-"""The cluster that is hurt: ZooKeeper, two controllers, three brokers and two txn-coordinators, all
-on loopback.
+"""The cluster that is hurt: ZooKeeper, two controllers, three brokers, two txn-coordinators and two
+share-coordinators, all on loopback.
 """
 
 import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,7 @@ from chaos.logs import DISK_TROUBLE, errors
 from e2e.kafka_wire import Wire
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.health import member_problem
-from tidemark.cli.dev.layout import TXN_COORDINATOR, Layout
+from tidemark.cli.dev.layout import SHARE_COORDINATOR, TXN_COORDINATOR, Layout
 from tidemark.cli.dev.process import pause_process, send_signal, wait_ended
 from tidemark.cli.failure import CommandError
 from tidemark.kafka.metadata import MetadataPartition
@@ -24,6 +24,7 @@ from tidemark.kafka.primitives import MalformedRequestError
 
 BROKERS: Final = 3
 COORDINATORS: Final = 2
+"""Of each of both kinds."""
 INTERNAL_PARTITIONS: Final = 3
 """Of each of the coordinators' topics: few, so that a fault of one's leader is felt."""
 SESSION_S: Final = 4.0
@@ -35,6 +36,10 @@ HEAL_S: Final = 300.0
 _ASK_S: Final = 1.0
 _POLL_S: Final = 0.1
 _SESSION = {"zookeeper.session.timeout.ms": int(SESSION_S * 1_000), "log.format": "json"}
+_SHARE = {
+    "group.share.heartbeat.interval.ms": 500,
+    "group.share.min.heartbeat.interval.ms": 500,
+}
 _BROKER = {
     **_SESSION,
     "replica.lag.time.max.ms": 4_000,
@@ -42,6 +47,8 @@ _BROKER = {
     "log.flush.offset.checkpoint.interval.ms": 1_000,
     "transaction.state.log.num.partitions": INTERNAL_PARTITIONS,
     "offsets.topic.num.partitions": INTERNAL_PARTITIONS,
+    "share.coordinator.state.topic.num.partitions": INTERNAL_PARTITIONS,
+    **_SHARE,
     "group.initial.rebalance.delay.ms": 500,
     "group.consumer.session.timeout.ms": int(GROUP_SESSION_S * 1_000),
     "group.consumer.heartbeat.interval.ms": GROUP_HEARTBEAT_MS,
@@ -58,8 +65,18 @@ class ChaosCluster(DevCluster):
     """A DevCluster whose processes end and begin without anybody waiting for it."""
 
     def __init__(self, directory: Path) -> None:
-        layout = Layout.on_free_ports(directory, brokers=BROKERS, txn_coordinators=COORDINATORS)
-        overrides = {"broker": _BROKER, "controller": _CONTROLLER, TXN_COORDINATOR: _SESSION}
+        layout = Layout.on_free_ports(
+            directory,
+            brokers=BROKERS,
+            txn_coordinators=COORDINATORS,
+            share_coordinators=COORDINATORS,
+        )
+        overrides: dict[str, Mapping[str, object]] = {
+            "broker": _BROKER,
+            "controller": _CONTROLLER,
+            TXN_COORDINATOR: _SESSION,
+            SHARE_COORDINATOR: {**_SESSION, **_SHARE},
+        }
         super().__init__(layout, overrides=overrides)
         brokers = [f"broker-{number}" for number in range(1, BROKERS + 1)]
         self.disks = Disks(directory, {name: layout.data_path(name) for name in brokers})

@@ -1,7 +1,7 @@
 """What strikes whom, when, and for how long: drawn from a seed, and nothing else.
 
-Never more than one broker is disabled at a time, and never more than one txn-coordinator: a step
-has at most one fault of either, and the next step begins when both are back.
+Never more than one broker is disabled at a time, and never more than one coordinator of a kind: a
+step has at most one fault of each, and the next step begins when all are back.
 """
 
 import random
@@ -22,6 +22,7 @@ class Role(Enum):
     ZOOKEEPER = "zookeeper"
     COORDINATOR = "txn-coordinator"
     OWNER = "owner of transaction shard"
+    SHARE_COORDINATOR = "share-coordinator"
 
 
 BROKER_ROLES: Final = (Role.BROKER, Role.LEADER, Role.STATE_LEADER, Role.OFFSETS_LEADER)
@@ -60,7 +61,7 @@ class Fault(NamedTuple):
         return self.role in COORDINATOR_ROLES
 
     def __str__(self) -> str:
-        numbered = self.strikes_broker or self.strikes_coordinator
+        numbered = self.role not in (Role.ACTIVE, Role.ZOOKEEPER)
         whom = f"{self.role.value} {self.number}" if numbered else self.role.value
         return f"{self.kind.value} of {whom} at +{self.after_s:.1f} s for {self.hold_s:.1f} s"
 
@@ -152,11 +153,15 @@ def _draw_round(dice: random.Random, ground: Ground) -> list[tuple[Fault, ...]]:
     def coordinator(after_s: float = 0.0) -> Fault:
         return _coordinator_fault(dice, ground, after_s)
 
-    second_s, third_s = (_seconds(dice, _SECOND_AFTER_S) for _ in range(2))
+    def share_coordinator(after_s: float = 0.0) -> Fault:
+        kind, number = dice.choice(_COORDINATOR_KINDS), dice.randint(1, ground.coordinators)
+        return Fault(kind, Role.SHARE_COORDINATOR, number, after_s, _hold(dice, ground, kind))
+
+    second_s, third_s, fourth_s = (_seconds(dice, _SECOND_AFTER_S) for _ in range(3))
     other = dice.choice((controller, zookeeper))
     steps: list[tuple[Fault, ...]] = [
         (broker(Kind.KILL, Kind.BOUNCE),),
-        (broker(Kind.STOP),),
+        (broker(Kind.STOP), share_coordinator(fourth_s)),
         (broker(Kind.PAUSE, Kind.EXPIRE),),
         (controller(),),
         (zookeeper(),),

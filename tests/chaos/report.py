@@ -20,6 +20,7 @@ CONTROLLER_CHANGES_LEAST: Final = 1
 COORDINATOR_CHANGES_LEAST: Final = 1
 GROUP_MOVES_LEAST: Final = 1
 ZOMBIES_LEAST: Final = 1
+SHARED_S_LEAST: Final = 20.0
 SESSION_EXPIRIES_LEAST: Final = 1
 _LEAST_IN_S: Final = 120.0
 _EVIDENCE_LINES_MAX: Final = 20
@@ -56,6 +57,13 @@ class Figures:
     unavailability: Unavailability
     faults: Mapping[str, int] = field(default_factory=dict)
     transactions: TransactionFigures = field(default_factory=TransactionFigures)
+    shared: int = 0
+    """Records that members of the share group have finished."""
+
+    @property
+    def shared_s(self) -> float:
+        """Records of the share group finished a second, on average, faults included."""
+        return self.shared / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def acknowledged_s(self) -> float:
@@ -98,6 +106,7 @@ class Report:
             ("group coordinator changes", transactions.group_moves, group_moves),
             ("copies", transactions.copied, 1),
             ("zombies refused", transactions.zombies, ZOMBIES_LEAST),
+            ("records finished by the share group/s", figures.shared_s, SHARED_S_LEAST),
         )
         return [
             f"{what}: {found:g}, at least {math.floor(least)} are wanted"
@@ -130,6 +139,7 @@ class Report:
             *self.transactions.rows(),
             *((promise, str(len(lines))) for promise, lines in self.others.items()),
             *self._transaction_rows(),
+            ("finished by the share group", f"{figures.shared:,}"),
             ("unavailable, longest s", f"{gaps.longest_s:.1f}"),
             ("unavailable, p50 s", f"{gaps.p50_s:.1f}"),
             ("unavailable > 1 s, times", str(gaps.times)),

@@ -27,8 +27,18 @@ from chaos.plan import Ground, Step, draw_steps
 from chaos.replicas import differences, misindexed, read_replicas
 from chaos.report import Figures, Report, TransactionFigures
 from chaos.sessions import Onlooker
+from chaos.share_history import PROMISES, check_shares
+from chaos.sharing import THREADS as SHARE_THREADS
+from chaos.sharing import Sharing
 from chaos.strikes import Strikes
-from chaos.topics import DATA_PARTITIONS, NAMES, PARTITIONS, PLAIN_PARTITIONS, create_topics
+from chaos.topics import (
+    DATA_PARTITIONS,
+    NAMES,
+    PARTITIONS,
+    PLAIN_PARTITIONS,
+    SHARED_PARTITIONS,
+    create_topics,
+)
 from chaos.transactions import Outcome as TransactionOutcome
 from chaos.transactions import TransactionFindings, TransactionHistory, check_transactions
 from chaos.watch import Watcher
@@ -79,6 +89,7 @@ class _Run:
             "replicas differ": [],
             "aborted misindexed": [],
             "errors logged": [],
+            **{promise: [] for promise in PROMISES},
         }
     )
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -92,8 +103,8 @@ class _Run:
 
 
 class _Clients:
-    """Writers, readers, copiers and the watcher, in threads; a failure of one is ours and is
-    raised.
+    """Writers, readers, copiers, members of a share group and the watcher, in threads; a failure of
+    one is ours and is raised.
     """
 
     def __init__(
@@ -102,8 +113,9 @@ class _Clients:
         cluster: ChaosCluster,
         watcher: Watcher,
         exactly_once: ExactlyOnce,
+        sharing: Sharing,
     ) -> None:
-        self.watcher, self.exactly_once = watcher, exactly_once
+        self.watcher, self.exactly_once, self.sharing = watcher, exactly_once, sharing
         self.reader = Reader(cluster.bootstrap, PLAIN_PARTITIONS)
         self.writers: list[Writer] = []
         self._pool, self._bootstrap = pool, cluster.bootstrap
@@ -119,6 +131,7 @@ class _Clients:
         self._writing = [self._pool.submit(one.run, FLUSH_S) for one in self.writers]
         self._futures = [self._pool.submit(one.run) for one in (self.reader, self.watcher)]
         self.exactly_once.start()
+        self.sharing.start()
 
     def check(self) -> None:
         """Raise what ended a thread."""
@@ -126,6 +139,7 @@ class _Clients:
             if future.done():
                 future.result()
         self.exactly_once.check()
+        self.sharing.check()
 
     def stop_writing(self) -> None:
         """And wait for the last acknowledgement."""
@@ -142,6 +156,7 @@ class _Clients:
         self.reader.stop()
         self.watcher.stop()
         self.exactly_once.stop()
+        self.sharing.stop()
 
 
 def run(options: Options, directory: Path, say: Callable[[str], None]) -> Outcome:
@@ -154,9 +169,10 @@ def run(options: Options, directory: Path, say: Callable[[str], None]) -> Outcom
         this = _Run(say)
         watcher = Watcher(cluster, onlooker, this.tell)
         strikes = Strikes(cluster, onlooker, this.tell)
-        pool = ending.enter_context(ThreadPoolExecutor(WRITERS + 2 + THREADS))
+        pool = ending.enter_context(ThreadPoolExecutor(WRITERS + 2 + THREADS + SHARE_THREADS))
         exactly_once = ExactlyOnce(pool, cluster.bootstrap, options.seed, this.tell)
-        clients = _Clients(pool, cluster, watcher, exactly_once)
+        sharing = Sharing(pool, cluster.bootstrap, SHARED_PARTITIONS, options.seed, this.tell)
+        clients = _Clients(pool, cluster, watcher, exactly_once, sharing)
         ending.callback(clients.stop)
         this.began = time.monotonic()
         clients.start(options.writes_s)
@@ -179,6 +195,7 @@ def run(options: Options, directory: Path, say: Callable[[str], None]) -> Outcom
             unavailability=Unavailability.of(gaps),
             faults=dict(strikes.done),
             transactions=_transaction_figures(this, seconds, exactly_once, watcher),
+            shared=len(sharing.history.finished_at),
         )
         findings = check(history) if history.read_back else Findings()
         torn = TransactionFindings() if transactions is None else check_transactions(transactions)
@@ -283,6 +300,9 @@ def _read_everything(this: _Run, cluster: ChaosCluster, clients: _Clients) -> Hi
         history.read_back = read_back(cluster.bootstrap, ends, READ_BACK_S)
         history.followed = clients.reader.seen
         wait_none(lambda: clients.reader.behind(ends), "the reader's catching up", FLUSH_S)
+        shared = {one: ends[one] for one in SHARED_PARTITIONS}
+        starts = clients.sharing.finish(shared)
+        this.others.update(check_shares(clients.sharing.history, starts, shared))
     this.others["reader errors"] += clients.reader.errors
     clients.reader.stop()
     return history

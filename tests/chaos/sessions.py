@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
-from tidemark.model.metadata import TXN
+from tidemark.model.metadata import SHARE, TXN
 from tidemark.runtime import zk_paths
 
 _ANSWER_S: Final = 2.0
@@ -51,6 +51,10 @@ class Onlooker:
     def coordinator_sessions(self) -> dict[str, int]:
         """The same of txn-coordinators."""
         return self._sessions(zk_paths.live_coordinators(TXN))
+
+    def share_coordinator_sessions(self) -> dict[str, int]:
+        """The same of share-coordinators."""
+        return self._sessions(zk_paths.live_coordinators(SHARE))
 
     def shard_owners(self) -> list[int]:
         """The id of the txn-coordinator that owns each shard; -1 where none does."""

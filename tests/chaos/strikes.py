@@ -16,7 +16,7 @@ from chaos.topics import (
     PARTITIONS,
     STATE_PARTITIONS,
 )
-from tidemark.cli.dev.layout import TXN_COORDINATOR
+from tidemark.cli.dev.layout import SHARE_COORDINATOR, TXN_COORDINATOR
 from tidemark.cli.failure import CommandError
 
 Say = Callable[[str], None]
@@ -99,6 +99,8 @@ class Strikes:
             return self._leader(_LED[fault.role][fault.number])
         if fault.role is Role.COORDINATOR:
             return f"{TXN_COORDINATOR}-{fault.number}"
+        if fault.role is Role.SHARE_COORDINATOR:
+            return f"{SHARE_COORDINATOR}-{fault.number}"
         if fault.role is Role.OWNER:
             owner = _soon(lambda: self._onlooker.owner_of(fault.number))
             return None if owner is None else f"{TXN_COORDINATOR}-{owner}"
@@ -132,8 +134,11 @@ class Strikes:
         if kind == "controller":
             active = self._onlooker.active_controller()
             return active[1] if active is not None and active[0] == number else None
-        ask = self._onlooker.broker_sessions
-        sessions = (ask if kind == "broker" else self._onlooker.coordinator_sessions)()
+        sessions = {
+            "broker": self._onlooker.broker_sessions,
+            TXN_COORDINATOR: self._onlooker.coordinator_sessions,
+            SHARE_COORDINATOR: self._onlooker.share_coordinator_sessions,
+        }[kind]()
         return next((sessions[one] for one in sessions if one.startswith(f"{number}-")), None)
 
 

@@ -5,10 +5,11 @@ from typing import Final
 
 from chaos.cluster import BROKERS, INTERNAL_PARTITIONS, START_S, ChaosCluster, wait_none
 from chaos.history import Partition
+from chaos.sharing import create_group
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.bounded_librdkafka import BoundedConsumer as Consumer
-from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidemark.model.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from waiting import PATIENCE_S
 
 PLAIN: Final = {"chaos-os": (4, "os"), "chaos-group": (2, "group")}
@@ -28,12 +29,16 @@ def partitions_of(topics: Mapping[str, tuple[int, object]]) -> tuple[Partition, 
 
 
 PLAIN_PARTITIONS: Final = partitions_of(PLAIN)
+SHARED: Final = "chaos-group"
+"""What the members of the share group read."""
+SHARED_PARTITIONS: Final = tuple(one for one in PLAIN_PARTITIONS if one.topic == SHARED)
 TRANSACTIONAL_PARTITIONS: Final = partitions_of(TRANSACTIONAL)
 COPY_PARTITIONS: Final = partitions_of(COPIES)
 DATA_PARTITIONS: Final = PLAIN_PARTITIONS + TRANSACTIONAL_PARTITIONS + COPY_PARTITIONS
 STATE_PARTITIONS: Final = partitions_of({TRANSACTION_STATE: (INTERNAL_PARTITIONS, None)})
 OFFSETS_PARTITIONS: Final = partitions_of({CONSUMER_OFFSETS: (INTERNAL_PARTITIONS, None)})
-PARTITIONS: Final = DATA_PARTITIONS + STATE_PARTITIONS + OFFSETS_PARTITIONS
+SHARE_PARTITIONS: Final = partitions_of({SHARE_GROUP_STATE: (INTERNAL_PARTITIONS, None)})
+PARTITIONS: Final = DATA_PARTITIONS + STATE_PARTITIONS + OFFSETS_PARTITIONS + SHARE_PARTITIONS
 NAMES: Final = tuple(dict.fromkeys(partition.topic for partition in PARTITIONS))
 
 
@@ -52,6 +57,7 @@ def create_topics(cluster: ChaosCluster) -> None:
         consumer.committed([TopicPartition(*DATA_PARTITIONS[0])], START_S)
     finally:
         consumer.close()
+    create_group(cluster.bootstrap, SHARED)
     wait_none(lambda: cluster.wounds(NAMES, len(PARTITIONS)), "creating the topics")
 
 

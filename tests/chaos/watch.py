@@ -8,7 +8,7 @@ from chaos.cluster import BROKERS, ChaosCluster
 from chaos.counting import Elections, Epochs, Owners, Sessions
 from chaos.sessions import Onlooker
 from chaos.topics import NAMES, OFFSETS_PARTITIONS
-from tidemark.cli.dev.layout import TXN_COORDINATOR
+from tidemark.cli.dev.layout import SHARE_COORDINATOR, TXN_COORDINATOR
 
 LOOK_S: Final = 0.25
 
@@ -62,6 +62,7 @@ class Watcher:
         sessions = {
             "broker": self._onlooker.broker_sessions(),
             TXN_COORDINATOR: self._onlooker.coordinator_sessions(),
+            SHARE_COORDINATOR: self._onlooker.share_coordinator_sessions(),
         }
         for kind, of_kind in sessions.items():
             for incarnation, session in of_kind.items():

@@ -43,6 +43,12 @@ def test_every_round_strikes_coordinators(seed: int) -> None:
     assert sum(fault.strikes_coordinator for fault in faults) == 2
 
 
+@given(SEEDS)
+def test_every_round_strikes_a_share_coordinator(seed: int) -> None:
+    faults = [fault for step in steps(seed, ROUND) for fault in step.faults]
+    assert sum(fault.role is Role.SHARE_COORDINATOR for fault in faults) == 1
+
+
 @pytest.mark.parametrize("role", list(Role))
 def test_every_role_is_drawn_sometime(role: Role) -> None:
     assert role in {fault.role for step in steps(1, 20 * ROUND) for fault in step.faults}

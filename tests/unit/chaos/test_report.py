@@ -28,6 +28,7 @@ ENOUGH = Figures(
     unavailability=Unavailability(4.0, 2.5, 7),
     faults={"kill -9, broker": 2},
     transactions=TRANSACTIONS,
+    shared=2_400,
 )
 
 
@@ -76,12 +77,17 @@ def test_too_few_transactions_prove_nothing(less: dict[str, int]) -> None:
 
 def test_a_longer_run_must_have_more() -> None:
     longer = replace(ENOUGH, seconds=600.0, acknowledged=60_000)
-    assert len(report(longer).lacking()) == 6
+    assert len(report(longer).lacking()) == 7
     transactions = TransactionFigures(
         committed=3_000, copied=1, coordinator_changes=5, group_moves=5, zombies=1
     )
     more = replace(
-        longer, elections=15, controller_changes=5, session_expiries=5, transactions=transactions
+        longer,
+        elections=15,
+        controller_changes=5,
+        session_expiries=5,
+        transactions=transactions,
+        shared=12_000,
     )
     assert report(more).exit_code() == EXIT_HELD
 
