@@ -230,25 +230,29 @@ class CoordinatorClient:
         once the shard has another owner. An owner that is paused or cut off may not respond at all.
         """
 
-        async def outcome() -> T | TidemarkError:
-            try:
-                return await work
-            except TidemarkError as failure:
-                return failure
+        loop = asyncio.get_running_loop()
+        limit = asyncio.timeout(None)
+        timer: asyncio.TimerHandle
 
-        async with asyncio.TaskGroup() as tasks:
-            calling = tasks.create_task(outcome())
-            while not calling.done():
-                await asyncio.wait((calling,), timeout=_OWNER_PATIENCE_S)
-                if not calling.done() and self._directory.endpoint_of(shard) != endpoint:
-                    calling.cancel()
-        if calling.cancelled():
+        def look() -> None:
+            nonlocal timer
+            if self._directory.endpoint_of(shard) != endpoint:
+                limit.reschedule(loop.time())
+            else:
+                timer = loop.call_later(_OWNER_PATIENCE_S, look)
+
+        # A timer and no task: this is on the path of every acknowledgement of a share group.
+        timer = loop.call_later(_OWNER_PATIENCE_S, look)
+        try:
+            async with limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
             words = f"{endpoint} did not answer, and its shard has moved"
-            raise TidemarkError(ErrorCode.NOT_COORDINATOR, words)
-        found = calling.result()
-        if isinstance(found, TidemarkError):
-            raise found
-        return found
+            raise TidemarkError(ErrorCode.NOT_COORDINATOR, words) from None
+        finally:
+            timer.cancel()
 
     async def _call_owner(
         self, shard: int, method: str, request: Any, timeout_s: float, error_of: ErrorOf
