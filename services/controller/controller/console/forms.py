@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 FIELDS_MAX: Final = 1_000
+_SHOWN_CHARS: Final = 40
 
 
 class BadFormError(Exception):
@@ -32,15 +33,22 @@ class Form:
         """Return all values of a field, in order."""
         return [value for key, value in self._pairs if key == name]
 
-    def integer(self, name: str, default: int | None = None) -> int | None:
-        """Return a whole number, the default for an empty field. Raises BadFormError."""
+    def integer(self, name: str, default: int | None = None, *, bits: int = 64) -> int | None:
+        """Return a whole number, the default for an empty field. Raises BadFormError for other
+        text, and for a number that a signed field of Kafka's protocol of ``bits`` cannot hold.
+        """
         text = self.text(name).strip()
         if not text:
             return default
         try:
-            return int(text)
+            number = int(text)
         except ValueError:
-            raise BadFormError(400, f"{name}: {text!r} is not a whole number") from None
+            raise BadFormError(
+                400, f"{name}: {text[:_SHOWN_CHARS]!r} is not a whole number"
+            ) from None
+        if not -(1 << bits - 1) <= number < 1 << bits - 1:
+            raise BadFormError(400, f"{name}: {text[:_SHOWN_CHARS]} is out of bounds")
+        return number
 
     def checked(self, name: str) -> bool:
         """True if a box is checked."""

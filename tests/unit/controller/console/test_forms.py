@@ -5,7 +5,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
-from controller.console.forms import BODY_BYTES_MAX, BadFormError, check_origin, read_form
+from controller.console.forms import BODY_BYTES_MAX, BadFormError, Form, check_origin, read_form
 from starlette.requests import Request
 
 
@@ -50,3 +50,12 @@ def test_a_form_is_read_and_bounded() -> None:
         asyncio.run(read_form(request({}, b"x" * (BODY_BYTES_MAX + 1))))
     with pytest.raises(BadFormError, match="cannot be read"):
         asyncio.run(read_form(request({}, b"a=%ff")))
+
+
+@pytest.mark.parametrize(
+    ("text", "bits"), [("9" * 19, 64), (str(-(2**63) - 1), 64), ("2147483648", 32)]
+)
+def test_a_number_that_no_field_can_hold_is_refused(text: str, bits: int) -> None:
+    with pytest.raises(BadFormError, match="is out of bounds"):
+        Form([("offset", text)]).integer("offset", bits=bits)
+    assert Form([("offset", str(2**63 - 1))]).integer("offset") == 2**63 - 1

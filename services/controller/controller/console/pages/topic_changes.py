@@ -214,7 +214,7 @@ async def show_manage(visit: Visit, name: str) -> Response:
 async def add_partitions(visit: Visit, form: Form, name: str) -> Response:
     """Give a topic more partitions."""
     try:
-        count = form.integer("count")
+        count = form.integer("count", bits=32)
         if count is None:
             raise bad_value("say how many partitions the topic shall have", field="count")
         await topic_changes.set_partitions(visit.admin, name, count)
