@@ -22,7 +22,7 @@ JAVA_TESTS := tests/conformance/test_java_clients.py tests/conformance/test_java
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo alerts sparkzip images k8s-up k8s-test k8s-down bench sim scenario fuzz chaos soak conformance ci clean
+.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo pictures alerts sparkzip images k8s-up k8s-test k8s-down bench sim scenario fuzz chaos soak conformance ci clean
 
 help: ## print this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -93,6 +93,9 @@ status: setup ## show the processes of the development cluster
 
 demo: setup ## the main job end to end, with kills: make demo INPUT=path FAULTS=none
 	$(BIN)/python tools/demo.py $(if $(INPUT),--input $(INPUT)) $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
+
+pictures: setup ## pictures of the console in docs/operating/pictures, from a real cluster (needs chromium)
+	$(BIN)/python tools/pictures.py
 
 sparkzip: setup ## build/tidemark_spark.zip and build/tidemark_jobs.zip for spark-submit --py-files
 	$(BIN)/python tools/spark_zip.py

@@ -1,0 +1,160 @@
+"""Pictures of the console for the documentation, from a real cluster: ``make pictures``.
+
+Starts a cluster on free ports of loopback, with topics, a group that lags, share groups and an open
+transaction, and writes a PNG of each page to docs/operating/pictures. Needs chromium.
+"""
+
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from playwright.sync_api import Browser, sync_playwright
+from tidemark.cli.dev.cluster import DevCluster
+from tidemark.cli.dev.layout import HOST, Layout
+from tidemark.cli.failure import CommandError
+from tidemark.client import AlterConfig, ConfigResource, NewTopic, sync
+from tidemark.runtime.exit_codes import ExitCode
+
+ROOT: Final = Path(__file__).parents[1]
+PICTURES: Final = ROOT / "docs/operating/pictures"
+BYTES_MAX: Final = 150_000
+_WAIT_MS: Final = 60_000
+_RECORDS: Final = 600
+_TOPICS: Final = {"orders": 6, "payments": 3, "clicks": 12, "searches": 8}
+_GROUP: Final = "billing"
+_WORKERS: Final = "invoice-printers"
+_TRANSACTION: Final = "payments-1"
+_FLAGS: Final = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run")
+_LOADED: Final = (
+    "() => [...document.querySelectorAll('[data-part]')].every("
+    "part => !part.hasAttribute('aria-busy') && !part.querySelector(':scope > .late'))"
+)
+
+
+class Picture(NamedTuple):
+    """One picture: name, path of the page, size of the window, theme."""
+
+    name: str
+    path: str
+    width: int = 1_200
+    height: int = 800
+    is_dark: bool = False
+
+
+ALL: Final = (
+    Picture("overview", "/"),
+    Picture("overview-phone-dark", "/", 390, 800, is_dark=True),
+    Picture("topics", "/topics"),
+    Picture("topic", "/topics/orders"),
+    Picture("messages", "/topics/orders/messages?from=earliest&limit=20"),
+    Picture("group", f"/groups/{_GROUP}"),
+    Picture("share-group", f"/share-groups/{_WORKERS}"),
+    Picture("transactions", "/transactions"),
+)
+
+
+def main() -> int:
+    """Start the cluster, and write all pictures."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        raise CommandError(
+            "chromium is not installed", hint="apt-get install chromium", code=ExitCode.UNAVAILABLE
+        )
+    PICTURES.mkdir(exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="tidemark-pictures-") as directory,
+        cluster(Path(directory)) as address,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(_FLAGS))
+        for picture in ALL:
+            path = take(browser, address, picture)
+            print(f"{path.relative_to(ROOT)}  {path.stat().st_size:,} bytes")
+        browser.close()
+    return 0
+
+
+def take(browser: Browser, address: str, picture: Picture) -> Path:
+    """Write one picture, after all parts of its page are there. Raises CommandError if it is larger
+    than is to be kept in the repository.
+    """
+    context = browser.new_context(
+        base_url=address,
+        viewport={"width": picture.width, "height": picture.height},
+        color_scheme="dark" if picture.is_dark else "light",
+    )
+    context.set_default_timeout(_WAIT_MS)
+    page = context.new_page()
+    page.goto(picture.path)
+    page.wait_for_function(_LOADED)
+    path = PICTURES / f"{picture.name}.png"
+    page.screenshot(path=path)
+    context.close()
+    if path.stat().st_size > BYTES_MAX:
+        raise CommandError(
+            f"{path} has {path.stat().st_size:,} bytes, and may have {BYTES_MAX:,}",
+            hint="choose a smaller window in tools/pictures.py",
+        )
+    return path
+
+
+@contextlib.contextmanager
+def cluster(directory: Path) -> Iterator[str]:
+    """A cluster with data; yields the console's address."""
+    layout = Layout.on_free_ports(
+        directory, brokers=3, controllers=2, txn_coordinators=1, share_coordinators=1
+    )
+    running = DevCluster(layout)
+    try:
+        running.start()
+        with contextlib.ExitStack() as held:
+            fill(layout.bootstrap, held)
+            yield f"http://{HOST}:{layout.member('controller-1').ports['rest']}"
+    finally:
+        running.stop()
+
+
+def fill(servers: str, held: contextlib.ExitStack) -> None:
+    """Write records; begin to read as a group, as a share group and in a transaction."""
+    with sync.Admin(servers) as admin:
+        admin.create_topics([NewTopic(name, count, 3) for name, count in _TOPICS.items()])
+        earliest = AlterConfig("share.auto.offset.reset", "earliest")
+        admin.alter_configs({ConfigResource("group", _WORKERS): [earliest]})
+    with sync.Producer(servers) as producer:
+        for topic in _TOPICS:
+            producer.send_many(topic, [_record(topic, number) for number in range(_RECORDS)])
+    reader = held.enter_context(
+        sync.Consumer(servers, group_id=_GROUP, auto_offset_reset="earliest", max_poll_records=100)
+    )
+    reader.subscribe(["orders", "payments"])
+    while not reader.poll(timeout_ms=500):
+        pass
+    reader.commit()
+    worker = held.enter_context(
+        sync.ShareConsumer(servers, group_id=_WORKERS, share_acknowledgement_mode="explicit")
+    )
+    worker.subscribe(["orders"])
+    while not worker.poll(timeout_ms=500):
+        pass
+    writer = held.enter_context(sync.TransactionalProducer(servers, transactional_id=_TRANSACTION))
+    writer.init()
+    writer.begin()
+    writer.send("payments", b'{"amount": 4200, "currency": "EUR"}', partition=0)
+
+
+def _record(topic: str, number: int) -> tuple[bytes, bytes]:
+    value = {"id": number, "topic": topic, "customer": f"c-{number % 37}", "amount": number * 7}
+    return b"c-%d" % (number % 37), json.dumps(value).encode()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except CommandError as problem:
+        print("\n".join(problem.lines()), file=sys.stderr)
+        sys.exit(problem.exit_code)
