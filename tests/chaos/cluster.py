@@ -102,6 +102,12 @@ class ChaosCluster(DevCluster):
         self.paused.discard(name)
         super().kill(name)
 
+    def cut_power(self, name: str) -> None:
+        """SIGKILL of a process and of its supervisor, which records nothing."""
+        self.down.add(name)
+        self.paused.discard(name)
+        super().cut_power(name)
+
     def signal_stop(self, name: str) -> None:
         """SIGTERM; ``begin`` waits for the end."""
         self.down.add(name)

@@ -33,6 +33,7 @@ class Kind(Enum):
     """What happens to it, and what ends that."""
 
     KILL = "kill -9"  # ended by a start
+    POWER = "power loss"  # kill -9 of a process and its supervisor, ended by a start
     BOUNCE = "hard bounce"  # kill -9 and a start at once
     STOP = "clean stop"  # SIGTERM; a start once it has ended
     PAUSE = "pause"  # SIGSTOP beyond the session timeout, SIGCONT
@@ -121,9 +122,9 @@ _BROKER_ROLE_WEIGHTS: Final = (0.4, 0.3, 0.15, 0.15)
 _OWNER_SHARE: Final = 0.6
 _UNTIL_WHOLE_SHARE: Final = 0.7
 _LOSSES: Final = frozenset({Kind.EIO, Kind.DAMAGE})
-_BROKER_KINDS: Final = (Kind.KILL, Kind.BOUNCE, Kind.STOP, Kind.PAUSE, Kind.EXPIRE)
+_BROKER_KINDS: Final = (Kind.KILL, Kind.POWER, Kind.BOUNCE, Kind.STOP, Kind.PAUSE, Kind.EXPIRE)
 _COORDINATOR_KINDS: Final = _BROKER_KINDS
-_CONTROLLER_KINDS: Final = (Kind.KILL, Kind.STOP, Kind.PAUSE, Kind.EXPIRE)
+_CONTROLLER_KINDS: Final = (Kind.KILL, Kind.POWER, Kind.STOP, Kind.PAUSE, Kind.EXPIRE)
 
 
 def draw_steps(seed: int, ground: Ground) -> Iterator[Step]:
@@ -160,7 +161,7 @@ def _draw_round(dice: random.Random, ground: Ground) -> list[tuple[Fault, ...]]:
     second_s, third_s, fourth_s = (_seconds(dice, _SECOND_AFTER_S) for _ in range(3))
     other = dice.choice((controller, zookeeper))
     steps: list[tuple[Fault, ...]] = [
-        (broker(Kind.KILL, Kind.BOUNCE),),
+        (broker(Kind.KILL, Kind.POWER, Kind.BOUNCE),),
         (broker(Kind.STOP), share_coordinator(fourth_s)),
         (broker(Kind.PAUSE, Kind.EXPIRE),),
         (controller(),),

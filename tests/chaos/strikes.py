@@ -39,6 +39,7 @@ class Strikes:
         self._struck: dict[Fault, str] = {}
         self._begins: Mapping[Kind, Callable[[str], None]] = {
             Kind.KILL: cluster.kill,
+            Kind.POWER: cluster.cut_power,
             Kind.BOUNCE: cluster.kill,
             Kind.STOP: cluster.signal_stop,
             Kind.PAUSE: cluster.pause,
@@ -48,6 +49,7 @@ class Strikes:
         }
         self._ends: Mapping[Kind, Callable[[str], None]] = {
             Kind.KILL: cluster.begin,
+            Kind.POWER: cluster.begin,
             Kind.BOUNCE: cluster.begin,
             Kind.STOP: cluster.begin,
             Kind.PAUSE: cluster.resume,

@@ -60,7 +60,7 @@ def test_every_round_changes_the_controller_and_ends_a_session(seed: int) -> Non
     kinds = {fault.kind for fault in faults if fault.strikes_broker}
     assert any(fault.role is Role.ACTIVE for fault in faults)
     assert kinds & {Kind.PAUSE, Kind.EXPIRE}
-    assert kinds & {Kind.KILL, Kind.BOUNCE}
+    assert kinds & {Kind.KILL, Kind.POWER, Kind.BOUNCE}
 
 
 @given(SEEDS)
