@@ -9,14 +9,12 @@ field is written as its default. A name that no version has is refused, so that 
 found.
 """
 
-from tidemark.kafka.error_responses import error_response
 from tidemark.kafka.messages import read_request, read_response, write_request, write_response
 from tidemark.kafka.struct_codec import Struct, UnencodableError
 
 __all__ = [
     "Struct",
     "UnencodableError",
-    "error_response",
     "read_request",
     "read_response",
     "write_request",

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from tidemark.kafka import api_versions, fetch, list_offsets, long_tail, metadata, produce
 from tidemark.kafka.apis import APIS, ApiKey
-from tidemark.kafka.long_tail import error_response, read_response, write_request
+from tidemark.kafka.error_responses import error_response
+from tidemark.kafka.long_tail import read_response, write_request
 from tidemark.kafka.primitives import ZERO_UUID
 from tidemark.kafka.schemas import load_schema
 from unit.tidemark.kafka.catalogue import LONG_TAIL_APIS

@@ -25,6 +25,7 @@ from broker.shell.transactions.marker_writer import MarkerWriter
 from manual_clock import ManualClock
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import APIS, ApiKey
+from tidemark.kafka.error_responses import error_response
 from tidemark.model.authorization import Authorizer, Operation, Resource
 from tidemark.model.errors import TidemarkError
 from tidemark.model.metadata import ClusterImage, TopicImage
@@ -126,9 +127,7 @@ class GroupBroker:
             try:
                 answer = await handlers[api_key](request, context)
             except TidemarkError as failure:
-                typed = long_tail.error_response(
-                    api_key, version, memoryview(body), int(failure.code)
-                )
+                typed = error_response(api_key, version, memoryview(body), int(failure.code))
                 assert typed is not None
                 return typed
             return long_tail.write_response(api_key, version, answer)
