@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bench.admin import bench_admin
 from bench.broker import BrokerUnderTest, broker
 from bench.controller_failover import bench_failover
 from bench.deltas import bench_deltas
@@ -41,6 +42,7 @@ GROUPS = (
     *("produce", "fetch", "cold", "compaction", "grpc", "large", "memory", "failover10k", "deltas"),
     "sharecore",
     "share",
+    "admin",
     *REPLICATED,
     *COORDINATED,
 )
@@ -127,6 +129,8 @@ def run_groups(
         groups.append(bench_deltas())
     if "sharecore" in only and where == "tmpfs":
         groups += [bench_share_core(), bench_share_partitions()]
+    if "admin" in only and where == "tmpfs":
+        groups.append(bench_admin(directory / "admin", runs=runs))
     if "share" in only:
         shared = directory / "share"
         groups.append(bench_share(shared, total=min(total, 1 << 30), runs=runs, where=where))
