@@ -13,6 +13,7 @@ from tidemark.plans.errors import PlanError
 from tidemark.plans.reassignment import Move, Site, balanced, drained
 
 from controller.admin import topics
+from controller.admin.broker_calls import by_leader
 from controller.admin.context import AdminContext
 from controller.admin.errors import bad_value, conflict, not_found
 from controller.admin.models import Input, Model, PartitionName
@@ -210,11 +211,8 @@ def _site(image: ClusterImage, broker_id: int) -> Site:
 async def plan_view(ctx: AdminContext, moves: Sequence[Move], notes: Sequence[str]) -> PlanView:
     """Return the view of a plan, with the bytes that it copies as far as they are known."""
     image = ctx.image
-    leaders = {
-        int(image.topics[move.partition.topic].partitions[move.partition.partition].leader)
-        for move in moves
-    }
-    sizes = await topics.leader_sizes(ctx, leaders)
+    keys = [(move.partition.topic, move.partition.partition) for move in moves]
+    sizes = await topics.leader_sizes(ctx, by_leader(image, keys))
     copied = [
         (len(move.adding), sizes.get((move.partition.topic, move.partition.partition)))
         for move in moves

@@ -4,11 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pydantic import Field
+from tidemark.client.admin.types import LogDir
 from tidemark.client.errors import error_for
 from tidemark.kafka.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidemark.model.ids import NO_BROKER
 from tidemark.model.metadata import ClusterImage, PartitionImage, TopicImage
-from tidemark.model.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from tidemark.model.topics import (
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    TopicPartition,
+)
 
 from controller.admin import brokers
 from controller.admin.broker_calls import by_leader
@@ -313,22 +319,33 @@ async def at_time(
     return found
 
 
-async def leader_sizes(ctx: AdminContext, brokers_asked: Iterable[int]) -> dict[PartitionKey, int]:
-    """Return the sizes of the logs of partitions on the brokers that lead them, as far as known."""
-    topics = ctx.image.topics
-    asked = [one for one in brokers_asked if one != NO_BROKER]
+async def leader_sizes(
+    ctx: AdminContext, wanted: Mapping[int, Iterable[PartitionKey]]
+) -> dict[PartitionKey, int]:
+    """Return the sizes of the logs of partitions, ``wanted`` by the broker that leads them, as far
+    as known.
+    """
+    leaders = [one for one in wanted if one != NO_BROKER]
+    answers = await ctx.each(leaders, lambda one: brokers.raw_log_dirs(ctx, one))
     found: dict[PartitionKey, int] = {}
-    answers = await ctx.each(asked, lambda one: brokers.raw_log_dirs(ctx, one))
-    for broker_id, answer in answers.items():
-        if isinstance(answer, AdminError):
-            continue
-        for directory in answer.value or ():
-            for at, replica in directory.replicas.items():
-                topic = topics.get(at.topic)
-                if topic is None or at.partition >= len(topic.partitions):
-                    continue
-                if topic.partitions[at.partition].leader == broker_id and not replica.is_future:
-                    found[at.topic, at.partition] = replica.size_bytes
+    for leader, answer in answers.items():
+        if not isinstance(answer, AdminError):
+            found |= sizes_in(answer.value or (), wanted[leader])
+    return found
+
+
+def sizes_in(
+    directories: Iterable[LogDir], wanted: Iterable[PartitionKey]
+) -> dict[PartitionKey, int]:
+    """Return the sizes of some logs of a broker. A broker may have many more, which cost nothing
+    here. Pure.
+    """
+    keys, found = list(wanted), dict[PartitionKey, int]()
+    for directory in directories:
+        for key in keys:
+            replica = directory.replicas.get(TopicPartition(*key))
+            if replica is not None and not replica.is_future:
+                found[key] = replica.size_bytes
     return found
 
 
