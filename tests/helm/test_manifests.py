@@ -1,9 +1,11 @@
 """Manifests of the chart: valid in every release of Kubernetes, restricted, consistent."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 from helm.chart import (
     CHART,
     NEWEST,
@@ -56,6 +58,27 @@ def test_manifests_are_as_they_were(name: str) -> None:
     if os.environ.get("REWRITE"):
         golden.write_text(text)
     assert text == golden.read_text()
+
+
+@pytest.mark.feature("KU18")
+def test_a_change_of_any_file_restarts_the_pods_that_have_it(tmp_path: Path) -> None:
+    before = checksums(CHART)
+    changed = shutil.copytree(CHART, tmp_path / "chart")
+    files = changed / "templates/_files.tpl"
+    files.write_text(files.read_text().replace("set -eu\n", "set -eux\n"))
+    after = checksums(changed)
+    assert before.keys() == after.keys()
+    assert {name for name in before if before[name] == after[name]} == set()
+
+
+def checksums(chart: Path) -> dict[str, str]:
+    """Checksum of its files in the pods of each StatefulSet."""
+    manifests = yaml.safe_load_all(run_helm("template", "demo", str(chart)).stdout)
+    return {
+        it["metadata"]["name"]: it["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+        for it in manifests
+        if it is not None and it["kind"] == "StatefulSet"
+    }
 
 
 @pytest.mark.feature("KU16")

@@ -20,6 +20,8 @@ CLASSES: dict[str, type[ServiceConfig]] = {
     "share-coordinator": ShareCoordinatorConfig,
 }
 VALUES_FOLDER = Path(__file__).parent / "values"
+SUPERVISED = ["-P", "-m", "tidemark.runtime.supervisor", "broker"]
+"""Arguments of Python before those of the broker."""
 PRINTER = '#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done\n'
 
 
@@ -41,7 +43,7 @@ def started(manifests: list[Manifest], component: str, folder: Path, pod: Pod) -
     )
     config = folder / f"{component}.yaml"
     config.write_text(found[f"{component}.yaml"])
-    program = folder / f"tidemark-{component}"
+    program = folder / ("python3" if component == "broker" else f"tidemark-{component}")
     program.write_text(PRINTER)
     program.chmod(0o755)
     (folder / "rack").write_text("zone-1")
@@ -56,6 +58,9 @@ def started(manifests: list[Manifest], component: str, folder: Path, pod: Pod) -
         ["sh", "-c", script], env=environment, capture_output=True, text=True, check=True
     ).stdout
     argv = printed.replace(f"/etc/tidemark/{component}.yaml", str(config)).split("\n")[:-1]
+    if component == "broker":
+        assert argv[: len(SUPERVISED)] == SUPERVISED
+        argv = argv[len(SUPERVISED) :]
     return load(CLASSES[component], argv, "TIDEMARK_X_", environ={})
 
 

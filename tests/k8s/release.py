@@ -135,6 +135,11 @@ class Release:
             f"{by_id[name]}:{port}" for port, name in enumerate(sorted(by_id), FIRST_NODE_PORT)
         )
 
+    def restarts(self, name: str) -> int:
+        """Return how often the containers of a pod were started again."""
+        (pod,) = (it for it in self.pods() if _name_of(it) == name)
+        return sum(it["restartCount"] for it in pod["status"]["containerStatuses"])
+
     # -- waits
 
     def wait_ready(self) -> None:

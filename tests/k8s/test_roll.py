@@ -7,7 +7,10 @@ import pytest
 from k8s.conftest import EXTERNAL, Measure, timed
 from k8s.load import PARTITIONS, Load
 from k8s.release import Release, write_values
+from waiting import wait_for
 
+MANY = 100
+"""Acknowledged writes before a fault."""
 SERVICES = ("broker", "controller", "txnCoordinator", "shareCoordinator")
 
 
@@ -42,6 +45,23 @@ def test_a_killed_broker_comes_back_on_its_disk_and_no_acknowledged_write_is_los
     release: Release, load: Load, measured: Measure
 ) -> None:
     with load:
+        wait_for(lambda: len(load.acknowledged) > MANY)
         release.replace(release.pods("broker")[0], "--grace-period=0", "--force")
     measured("longest gap of a partition when a broker is killed, s", load.longest_gap_s())
+    load.check()
+
+
+def test_a_broker_whose_process_crashes_is_started_again_and_no_acknowledged_write_is_lost(
+    release: Release, load: Load, measured: Measure
+) -> None:
+    name = f"{release.name}-broker-0"
+    before = release.restarts(name)
+    with load:
+        wait_for(lambda: len(load.acknowledged) > MANY)
+        # The broker is the child of process 1, which records its end.
+        crash = "kill -9 $(cat /proc/1/task/1/children)"
+        release.kubectl("exec", name, "-c", "broker", "--", "sh", "-c", crash)
+        wait_for(lambda: release.restarts(name) > before)
+        release.wait_ready()
+    measured("longest gap of a partition when a broker crashes, s", load.longest_gap_s())
     load.check()
