@@ -1,7 +1,7 @@
 """One ZooKeeper transaction over a session of its own, with blocking calls.
 
-The supervisor uses it: it imports no client library, starts no thread, and takes milliseconds.
-The encoding is that of ZooKeeper's jute records (big-endian; strings and buffers after a length).
+The supervisor uses it: of kazoo it loads the encoding alone, it starts no thread, and a transaction
+takes milliseconds.
 """
 
 import os
@@ -9,7 +9,11 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.protocol import serialization as jute
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from tidemark.runtime.zk_calls import (
     BadVersionError,
@@ -31,18 +35,12 @@ _PORT: Final = 2_181
 _CONNECT_S: Final = 1.0
 """Longest wait for one server's connection, so that the next server gets its turn."""
 _FRAME_BYTES_MAX: Final = 1 << 20
-_NO_SESSION: Final = 0
-_CLOSE: Final = -11
-_MULTI: Final = 14
-_FAILED: Final = -1
-_OPEN_ACL: Final = struct.pack(">ii", 1, 31) + b"\0\0\0\5world" + b"\0\0\0\6anyone"
-_EPHEMERAL: Final = 1
-_OTHER_FAILED: Final = -2
-"""Result of the operations after the one that failed."""
-_ERRORS: Final[dict[int, type[ZkError]]] = {
-    -101: NoNodeError,
-    -103: BadVersionError,
-    -110: NodeExistsError,
+_NOT_THE_CAUSE: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+"""Results of the operations before and after the one that failed."""
+_ERRORS: Final[dict[type[kazoo_errors.ZookeeperError], type[ZkError]]] = {
+    kazoo_errors.NoNodeError: NoNodeError,
+    kazoo_errors.BadVersionError: BadVersionError,
+    kazoo_errors.NodeExistsError: NodeExistsError,
 }
 
 
@@ -77,10 +75,9 @@ def _open(server: str, timeout_s: float) -> socket.socket:
     connection = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Protocol version, last transaction seen, timeout, no session and no password, read-only.
-        _send(connection, struct.pack(">iqiqi16s?", 0, 0, SESSION_MS, _NO_SESSION, 16, b"", False))  # noqa: FBT003 - a field's value
-        _, _, session = struct.unpack_from(">iiq", _receive(connection))
-        if session == _NO_SESSION:
+        _send(connection, jute.Connect(0, 0, SESSION_MS, 0, bytes(16), read_only=False).serialize())
+        session, _ = jute.Connect.deserialize(_receive(connection), 0)
+        if session.session_id == 0:
             raise ConnectionError(f"{server} made no session")
     except BaseException:
         connection.close()
@@ -90,59 +87,47 @@ def _open(server: str, timeout_s: float) -> socket.socket:
 
 def _multi(connection: socket.socket, ops: Sequence[Op], chroot: str) -> None:
     """Send the operations, and read their results; then close the session."""
-    body = b"".join(_operation(op, chroot) for op in ops)
-    end = struct.pack(">i?i", -1, True, -1)  # noqa: FBT003 - a field's value
+    request = jute.Transaction([_operation(op, chroot) for op in ops])
     try:
-        _send(connection, struct.pack(">ii", 1, _MULTI) + body + end)
+        _send(connection, _header(1, request.type) + request.serialize())
         answer = _receive(connection)
-        error = _error_of(answer)
-        _send(connection, struct.pack(">ii", 2, _CLOSE))
+        _send(connection, _header(2, jute.Close.type))
     except OSError as problem:
         raise UnknownOutcomeError(f"multi: {problem}") from problem
-    if error:
-        raise _ERRORS.get(error, ZkError)(f"multi: error {error}")
+    header, at = jute.ReplyHeader.deserialize(answer, 0)
+    if header.err:
+        raise _error(kazoo_errors.EXCEPTIONS[header.err]())
+    for result in jute.Transaction.deserialize(answer, at):
+        if isinstance(result, kazoo_errors.ZookeeperError) and not isinstance(
+            result, _NOT_THE_CAUSE
+        ):
+            raise _error(result)
 
 
-def _operation(op: Op, chroot: str) -> bytes:
-    """Return an operation of a multi with its header."""
-    path = _buffer((chroot + op.path).encode())
+def _operation(op: Op, chroot: str) -> Any:
+    path = chroot + op.path
     match op:
         case Create(_, data, ephemeral):
-            flags = struct.pack(">i", _EPHEMERAL if ephemeral else 0)
-            code, record = 1, path + _buffer(data) + _OPEN_ACL + flags
+            return jute.Create(path, data, OPEN_ACL_UNSAFE, int(ephemeral))
         case Delete(_, version):
-            code, record = 2, path + struct.pack(">i", version)
+            return jute.Delete(path, version)
         case SetData(_, data, version):
-            code, record = 5, path + _buffer(data) + struct.pack(">i", version)
+            return jute.SetData(path, data, version)
         case Check(_, version):
-            code, record = 13, path + struct.pack(">i", version)
-    return struct.pack(">i?i", code, False, -1) + record  # noqa: FBT003 - a field's value
+            return jute.CheckVersion(path, version)
 
 
-def _error_of(answer: bytes) -> int:
-    """Return the code of the operation that failed; 0 if all succeeded."""
-    _, _, error = struct.unpack_from(">iqi", answer)
-    at = struct.calcsize(">iqi")
-    if error:
-        return int(error)
-    # If one fails, the answer holds codes only: 0 for those before it, another for those after it.
-    while True:
-        code, is_end, _ = struct.unpack_from(">i?i", answer, at)
-        if is_end or code != _FAILED:
-            return 0
-        at += struct.calcsize(">i?i")
-        (error,) = struct.unpack_from(">i", answer, at)
-        if error not in (0, _OTHER_FAILED):
-            return int(error)
-        at += struct.calcsize(">i")
+def _header(xid: int, request_type: int) -> bytes:
+    return struct.pack(">ii", xid, request_type)
 
 
-def _buffer(data: bytes) -> bytes:
-    return struct.pack(">i", len(data)) + data
+def _error(problem: kazoo_errors.ZookeeperError) -> ZkError:
+    kind = _ERRORS.get(type(problem), ZkError)
+    return kind(f"multi: {type(problem).__name__}")
 
 
 def _send(connection: socket.socket, frame: bytes) -> None:
-    connection.sendall(_buffer(frame))
+    connection.sendall(struct.pack(">i", len(frame)) + frame)
 
 
 def _receive(connection: socket.socket) -> bytes:
