@@ -89,6 +89,23 @@ def test_the_end_of_a_crashed_leader_is_recorded(
     assert producer.flush(PATIENCE_S) == 0
 
 
+@pytest.mark.feature("G04")
+def test_a_crashed_follower_leaves_the_isr_at_once(tmp_path: Path) -> None:
+    """Not after the lag time, which is longer than the test's patience here."""
+    lag = str(4_000 * int(PATIENCE_S))
+    running = running_cluster_of(SupervisedBroker, tmp_path, 2, "--replica.lag.time.max.ms", lag)
+    with running as brokers:
+        bootstrap = [one.bootstrap for one in brokers]
+        admin = AdminClient({"bootstrap.servers": ",".join(bootstrap)})
+        admin.create_topics([NewTopic(TOPIC, 1, 2)])[TOPIC].result(PATIENCE_S)
+        leader = led_by(bootstrap[0])
+        follower = next(one for one in brokers if one.number != leader)
+        follower.crash()
+        producer = Producer({"bootstrap.servers": bootstrap[leader - 1], "acks": "all"})
+        producer.produce(TOPIC, b"acknowledged by the leader alone")
+        assert producer.flush(PATIENCE_S) == 0
+
+
 def test_a_clean_stop_passes_through_the_supervisor(
     brokers: list[SupervisedBroker], znodes: KazooClient
 ) -> None:

@@ -11,6 +11,7 @@ from controller.core.cluster import Change, Cluster, with_partitions
 from controller.core.effects import PartitionResult, PartitionResults, ShutdownProgress
 from controller.core.election_rules import (
     BrokerAvailability,
+    TopicRules,
     choose_leader,
     demote,
     elect,
@@ -18,7 +19,7 @@ from controller.core.election_rules import (
     led_by,
 )
 from controller.core.inputs import ControlledShutdown, ElectLeaders, PartitionRef
-from controller.core.isr import without_replica
+from controller.core.isr import with_isr, without_replica
 from controller.core.isr_changes import check_broker_epoch
 from controller.core.leader_replacement import LeaderReplacement
 from controller.core.topic_rules import rules_of
@@ -64,13 +65,18 @@ def availability_of(
 def due_elections(
     cluster: Cluster, replacement: LeaderReplacement, now: InstantMs
 ) -> Change | None:
-    """Return every election that is due and possible now."""
-    image, expired = cluster.image, replacement.expired(now)
+    """Return every election that is due and possible now, and the followers in the ISR that have
+    ended: writes with acks=all would wait for them until their leaders notice that they lag.
+    """
+    image, expired, ended = cluster.image, replacement.expired(now), replacement.ended()
     availability, drafts = availability_of(image, expired), _Drafts({})
     for topic in image.topics.values():
         rules = None
         for partition in topic.partitions:
             if partition.leader in availability.alive:
+                if not ended.isdisjoint(partition.isr):
+                    rules = rules or rules_of(image, topic)
+                    drafts.put(topic, partition, _without_ended(partition, ended, rules))
                 continue
             key = (topic.topic_id, partition.partition)
             if partition.leader == NO_BROKER and not replacement.is_replaceable(
@@ -80,6 +86,16 @@ def due_elections(
             rules = rules or rules_of(image, topic)
             drafts.put(topic, partition, elect(partition, availability, rules))
     return drafts.change(image)
+
+
+def _without_ended(
+    partition: PartitionImage, ended: frozenset[BrokerId], rules: TopicRules
+) -> PartitionImage:
+    """Return the partition without the ended members of its ISR. Its leader is alive, and stays."""
+    isr = tuple(one for one in partition.isr if one not in ended or one == partition.leader)
+    if isr == partition.isr:
+        return partition
+    return with_isr(partition, isr, rules.min_insync_replicas)
 
 
 def decide_elect_leaders(

@@ -93,6 +93,10 @@ class LeaderReplacement:
         """Return the brokers whose registered process has been gone for a whole lease."""
         return frozenset(one.broker_id for one in self._expired(now))
 
+    def ended(self) -> frozenset[BrokerId]:
+        """Return the brokers whose registered process has ended by its supervisor's record."""
+        return frozenset(one.broker_id for one, gone in self._gone.items() if not gone.lease_ms)
+
     def newly_expired(self, now: InstantMs) -> frozenset[BrokerId]:
         """Return the expired brokers that no earlier call has returned."""
         fresh = self._expired(now) - self._reported

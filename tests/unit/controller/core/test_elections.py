@@ -10,6 +10,7 @@ from controller.core.elections import (
 )
 from controller.core.inputs import ControlledShutdown, ElectLeaders, PartitionRef, RequestHeader
 from controller.core.leader_replacement import LeaderReplacement
+from controller.core.liveness import LiveListing, incarnation_of
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_BROKER, BrokerEpoch, BrokerId, InstantMs
 from tidemark.model.metadata import PartitionImage
@@ -70,6 +71,21 @@ def test_nobody_is_elected_before_the_demoted_leader_has_acknowledged() -> None:
     applied(cluster, due_elections(cluster, replacement, NOW))
     assert (partition(cluster).leader, partition(cluster).isr) == (2, (2,))
     assert shutdown(cluster, 1) == 0
+
+
+@pytest.mark.parametrize(("ended", "isr"), [((2, 3), (1,)), ((3,), (1, 2)), ((), (1, 2, 3))])
+def test_followers_that_have_ended_leave_the_isr(
+    ended: tuple[int, ...], isr: tuple[int, ...]
+) -> None:
+    cluster = a_cluster(a_topic("a", (1, 2, 3)))
+    replacement, brokers = new_replacement(cluster), cluster.image.brokers
+    processes = frozenset(incarnation_of(brokers[BrokerId(one)]) for one in ended)
+    alive = incarnation_of(brokers[BrokerId(1)])
+    replacement.see(brokers, LiveListing(1, frozenset({alive}), processes), NOW)
+    change = due_elections(cluster, replacement, NOW)
+    if change is not None:
+        applied(cluster, change)
+    assert (partition(cluster).leader, partition(cluster).isr) == (1, isr)
 
 
 @pytest.mark.feature("H09", "H11")
