@@ -78,7 +78,7 @@ ifdef ARGS
 else
 	if command -v go >/dev/null; then $(BIN)/python tools/k8s_tools.py; fi
 	$(BIN)/pytest -q -n auto --max-worker-restart 0 --dist worksteal --randomly-dont-reset-seed tests/unit tests/golden tests/tidy tests/sim tests/scenarios
-	$(BIN)/pytest -q -n 3 --max-worker-restart 0 --dist loadfile tests --ignore=tests/unit --ignore=tests/golden --ignore=tests/tidy --ignore=tests/sim --ignore=tests/scenarios --ignore=tests/chaos $(addprefix --ignore=,$(JAVA_TESTS))
+	$(BIN)/pytest -q -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder tests --ignore=tests/unit --ignore=tests/golden --ignore=tests/tidy --ignore=tests/sim --ignore=tests/scenarios --ignore=tests/chaos $(addprefix --ignore=,$(JAVA_TESTS))
 	$(BIN)/pytest -q tests/chaos
 endif
 
