@@ -104,10 +104,23 @@ def test_a_connection_that_breaks_leaves_the_outcome_unknown() -> None:
         thread.join()
 
 
-def _begin_a_session_and_hang_up(server: socket.socket) -> None:
+@pytest.mark.parametrize("answer", [bytes(3), bytes(12) + (-999).to_bytes(4, "big", signed=True)])
+def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=_begin_a_session_and_hang_up, args=(server, answer))
+        thread.start()
+        port = server.getsockname()[1]
+        with pytest.raises(UnknownOutcomeError):
+            transact(f"127.0.0.1:{port}", [Delete("/a")], timeout_s=PATIENCE_S)
+        thread.join()
+
+
+def _begin_a_session_and_hang_up(server: socket.socket, last: bytes = b"") -> None:
     connection, _ = server.accept()
     with connection:
         connection.recv(1_024)
         answer = bytes(4) + (4_000).to_bytes(4, "big") + (1).to_bytes(8, "big") + bytes(21)
         connection.sendall(len(answer).to_bytes(4, "big") + answer)
         connection.recv(1_024)
+        if last:
+            connection.sendall(len(last).to_bytes(4, "big") + last)

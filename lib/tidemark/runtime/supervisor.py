@@ -49,8 +49,6 @@ def supervise(command: Sequence[str]) -> int:
             os.write(int(report), b"%d\n" % child)
             os.close(int(report))
         code = _wait(child)
-        for number in _PASSED_ON:
-            signal.signal(number, signal.SIG_IGN)  # the pid may be another process's by now
         try:
             znodes = supervised.read(left.fileno())
         except ValueError as error:

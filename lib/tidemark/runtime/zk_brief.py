@@ -76,7 +76,10 @@ def _open(server: str, timeout_s: float) -> socket.socket:
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         _send(connection, jute.Connect(0, 0, SESSION_MS, 0, bytes(16), read_only=False).serialize())
-        session, _ = jute.Connect.deserialize(_receive(connection), 0)
+        try:
+            session, _ = jute.Connect.deserialize(_receive(connection), 0)
+        except struct.error as problem:
+            raise ConnectionError(f"{server} sent no answer to Connect: {problem}") from problem
         if session.session_id == 0:
             raise ConnectionError(f"{server} made no session")
     except BaseException:
@@ -94,10 +97,14 @@ def _multi(connection: socket.socket, ops: Sequence[Op], chroot: str) -> None:
         _send(connection, _header(2, jute.Close.type))
     except OSError as problem:
         raise UnknownOutcomeError(f"multi: {problem}") from problem
-    header, at = jute.ReplyHeader.deserialize(answer, 0)
-    if header.err:
-        raise _error(kazoo_errors.EXCEPTIONS[header.err]())
-    for result in jute.Transaction.deserialize(answer, at):
+    try:
+        header, at = jute.ReplyHeader.deserialize(answer, 0)
+        if header.err:
+            raise _error(kazoo_errors.EXCEPTIONS[header.err]())
+        results = jute.Transaction.deserialize(answer, at)
+    except (RuntimeError, struct.error) as problem:  # a code that kazoo does not know, or no answer
+        raise UnknownOutcomeError(f"multi: {problem}") from problem
+    for result in results:
         if isinstance(result, kazoo_errors.ZookeeperError) and not isinstance(
             result, _NOT_THE_CAUSE
         ):
