@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from controller.core.cluster import (
     DropTopic,
+    PutAcls,
     PutGroupConfigs,
     PutPartition,
     PutProducerIds,
@@ -17,6 +18,8 @@ from controller.core.cluster import (
 from controller.shell.zk_election import Term, ZkElection
 from controller.shell.zk_store import FencedError, ZkStore
 from e2e.zookeeper import HOST, RunningZookeeper, running_zookeeper
+from tidemark.model.acls import AclEntry, PatternType, Permission, ResourcePattern
+from tidemark.model.authorization import Operation, ResourceType
 from tidemark.model.ids import BrokerId, ControllerId
 from tidemark.model.metadata import TopicImage
 from tidemark.runtime import zk_paths
@@ -140,6 +143,28 @@ def test_what_groups_set_is_written_and_loaded_and_forgotten(
             assert (await heir.load()).group_configs == sets
             await heir.write([PutGroupConfigs("../a b", {}), PutGroupConfigs("never", {})])
             assert (await store.load()).group_configs == {"g": {"x": "ü"}}
+
+    asyncio.run(use())
+
+
+def test_access_control_lists_are_written_and_loaded_and_forgotten(
+    zookeeper: RunningZookeeper, chroot: str
+) -> None:
+    patterns = [
+        ResourcePattern(ResourceType.TOPIC, "*"),
+        ResourcePattern(ResourceType.GROUP, "../a\x00 b/ü" * 80, PatternType.PREFIXED),
+    ]
+    entries = frozenset({AclEntry("User:ä/b", "*", Operation.READ, Permission.DENY)})
+
+    async def use() -> None:
+        async with session_at(f"{zookeeper.connect}/{chroot}") as session:
+            term, store = await elected(session)
+            await store.load()
+            await store.write([PutAcls(pattern, entries) for pattern in patterns])
+            heir = ZkStore(session, term.epoch_version)
+            assert (await heir.load()).acls == dict.fromkeys(patterns, entries)
+            await heir.write([PutAcls(patterns[0], frozenset())])
+            assert (await store.load()).acls == {patterns[1]: entries}
 
     asyncio.run(use())
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from tidemark.model.acls import Acls, acls_after
 from tidemark.model.ids import (
     NO_BROKER,
     NO_CONTROLLER,
@@ -185,6 +186,8 @@ class ClusterDelta:
     """Configurations by group; empty for a group that has none left."""
     partitions_changed: Mapping[TopicId, tuple[PartitionImage, ...]] = field(default_factory=dict)
     """Existing partitions of topics that do not change otherwise."""
+    acls_changed: Acls = field(default_factory=dict)
+    """Entries by pattern; empty for a pattern that has none left."""
 
     def narrowed(self, before: "ClusterImage") -> "ClusterDelta":
         """Return the same change of ``before``, with partitions in place of whole topics where
@@ -226,6 +229,7 @@ class ClusterImage:
     coordinators: Mapping[CoordinatorKey, CoordinatorImage] = field(default_factory=dict)
     shards: Mapping[str, tuple[ShardOwner, ...]] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    acls: Acls = field(default_factory=dict)
 
     def shard_owner(self, kind: str, shard: int) -> CoordinatorImage | None:
         """Return the coordinator that owns this shard; None while there is none."""
@@ -261,6 +265,7 @@ class ClusterImage:
             coordinators=coordinators,
             shards=shards,
             group_configs=self.group_configs_after(delta),
+            acls=acls_after(self.acls, delta.acls_changed),
         )
 
     def _topics_after(

@@ -32,6 +32,7 @@ class Kind(enum.Flag):
     BROKERS = enum.auto()
     BROKER_CONFIGS = enum.auto()
     GROUP_CONFIGS = enum.auto()
+    ACLS = enum.auto()
     COORDINATORS = enum.auto()
     """Coordinator services, and owners of their shards."""
     FIRST = enum.auto()
@@ -106,6 +107,7 @@ def changes(
         Kind.BROKERS: brokers,
         Kind.BROKER_CONFIGS: image.broker_configs != before.broker_configs,
         Kind.GROUP_CONFIGS: image.group_configs != before.group_configs,
+        Kind.ACLS: image.acls is not before.acls and image.acls != before.acls,
         Kind.COORDINATORS: (image.coordinators, image.shards)
         != (before.coordinators, before.shards),
     }

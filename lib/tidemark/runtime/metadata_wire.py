@@ -25,6 +25,7 @@ from tidemark.model.metadata import (
     ShardOwner,
     TopicImage,
 )
+from tidemark.runtime.acl_wire import read_acls, write_acls
 
 Configs = Mapping[str, Mapping[str, str]]
 Shards = Mapping[str, tuple[ShardOwner, ...]]
@@ -186,6 +187,7 @@ def write_delta(delta: ClusterDelta) -> controller_pb2.MetadataDelta:
             )
             for topic_id, partitions in delta.partitions_changed.items()
         ],
+        acls_changed=write_acls(delta.acls_changed),
     )
 
 
@@ -206,6 +208,7 @@ def read_delta(wire: controller_pb2.MetadataDelta) -> ClusterDelta:
             TopicId(one.topic_id): tuple(map(read_partition, one.partitions))
             for one in wire.partitions_changed
         },
+        acls_changed=read_acls(wire.acls_changed),
     )
 
 
@@ -220,6 +223,7 @@ def write_snapshot(image: ClusterImage) -> controller_pb2.MetadataSnapshot:
         coordinators=map(write_coordinator, image.coordinators.values()),
         shards=_write_shards(image.shards),
         group_configs=_write_configs(image.group_configs),
+        acls=write_acls(image.acls),
     )
 
 
@@ -244,6 +248,7 @@ def read_snapshot(
         coordinators={one.key: one for one in coordinators},
         shards=_read_shards(wire.shards),
         group_configs=_read_configs(wire.group_configs),
+        acls=read_acls(wire.acls),
     )
 
 

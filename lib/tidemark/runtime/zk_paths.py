@@ -10,6 +10,7 @@
 /topics/<name>                       topic id, assignment, configs: the topic exists with the znode
 /partitions/<topic id>/<number>      leader, ISR and epochs
 /configs/brokers/<id or "default">   dynamic configuration
+/acls/<digest>                       a pattern of resources and its access control list
 /producer_ids                        first producer id not allocated yet
 /coordinators/<kind>/<id>-<incarnation>  ephemeral: this coordinator replica has a session
 /shards/<kind>                       registered coordinators and the owner of each shard
@@ -20,9 +21,11 @@
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
+from tidemark.model.acls import ResourcePattern
 from tidemark.model.ids import BrokerId, TopicId
 from tidemark.model.metadata import COORDINATOR_KINDS
 from tidemark.runtime.exit_codes import ExitCode
@@ -40,6 +43,7 @@ TOPICS: Final = "/topics"
 PARTITIONS: Final = "/partitions"
 BROKER_CONFIGS: Final = "/configs/brokers"
 GROUP_CONFIGS: Final = "/configs/groups"
+ACLS: Final = "/acls"
 PRODUCER_IDS: Final = "/producer_ids"
 COORDINATORS: Final = "/coordinators"
 SHARDS: Final = "/shards"
@@ -54,6 +58,7 @@ PERSISTENT_PARENTS: Final = (
     PARTITIONS,
     BROKER_CONFIGS,
     GROUP_CONFIGS,
+    ACLS,
     *(f"{COORDINATORS}/{kind}" for kind in COORDINATOR_KINDS),
     SHARDS,
 )
@@ -184,6 +189,14 @@ def group_configs(group: str) -> str:
 def group_of_configs(name: str) -> str:
     """Return the group of a child's name: the inverse of ``group_configs``."""
     return unquote(name)
+
+
+def acls(pattern: ResourcePattern) -> str:
+    """Return the znode of a pattern's access control list. The name is a digest, since resources
+    may have any name, of any length.
+    """
+    named = f"{pattern.resource_type:d} {pattern.pattern_type:d} {pattern.name}"
+    return f"{ACLS}/{sha256(named.encode()).hexdigest()}"
 
 
 def with_chroot(connect: str) -> str:

@@ -17,8 +17,10 @@ from controller.core.inputs import (
     ConfigResource,
     ControlledShutdown,
     CoordinatorRef,
+    CreateAcls,
     CreatePartitions,
     CreateTopics,
+    DeleteAcls,
     DeleteTopics,
     ElectLeaders,
     FeedAcknowledged,
@@ -33,6 +35,8 @@ from controller.core.inputs import (
     UnsoundReplica,
 )
 from sim.znode_tree import Tree
+from tidemark.model.acls import AclFilter, Permission, RawBinding
+from tidemark.model.authorization import Operation, ResourceType
 from tidemark.model.ids import NO_TOPIC_ID, BrokerId
 from tidemark.model.metadata import TXN, BrokerImage, InternalTopic, PartitionImage, TopicImage
 from unit.controller.lives import Life, Script, finish
@@ -201,6 +205,14 @@ def configures_all(life: Life) -> None:
     )
 
 
+def permits(life: Life) -> None:
+    """Access control lists of three patterns, of which one is removed again."""
+    entry = ("User:alice", "*", Operation.READ, Permission.ALLOW)
+    bindings = tuple(RawBinding(ResourceType.TOPIC, name, 3, *entry) for name in "abc")
+    life.ask(lambda header: CreateAcls(header, bindings))
+    life.ask(lambda header: DeleteAcls(header, (AclFilter(name="b"),)))
+
+
 def alter(life: Life, *resources: ConfigResource) -> None:
     life.ask(lambda header: AlterConfigs(header, resources))
 
@@ -308,6 +320,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     grows,
     configures_topics,
     configures_all,
+    permits,
     moves,
     arrives,
     calls_off,

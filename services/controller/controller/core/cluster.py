@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from tidemark.model.acls import AclEntry, Acls, ResourcePattern
 from tidemark.model.ids import (
     NO_BROKER,
     BrokerId,
@@ -45,6 +46,7 @@ class StoredCluster:
     coordinators: tuple[CoordinatorImage, ...] = ()
     shards: Mapping[str, Owners] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    acls: Acls = field(default_factory=dict)
     constants: Constants | None = None
     """None: no controller has written any."""
 
@@ -111,6 +113,13 @@ class PutGroupConfigs(NamedTuple):
     configs: Mapping[str, str]
 
 
+class PutAcls(NamedTuple):
+    """Access control list of one pattern. An empty one is removed."""
+
+    pattern: ResourcePattern
+    entries: frozenset[AclEntry]
+
+
 class PutProducerIds(NamedTuple):
     """The first producer id that is not allocated."""
 
@@ -134,6 +143,7 @@ StoreOp = (
     | DropTopic
     | PutBrokerConfigs
     | PutGroupConfigs
+    | PutAcls
     | PutProducerIds
     | PutShards
 )
@@ -161,6 +171,8 @@ def store_ops(image: ClusterImage, change: Change) -> Iterator[StoreOp]:
         yield PutBrokerConfigs(broker, configs)
     for group, configs in delta.group_configs_changed.items():
         yield PutGroupConfigs(group, configs)
+    for pattern, entries in delta.acls_changed.items():
+        yield PutAcls(pattern, entries)
     if change.next_producer_id is not None:
         yield PutProducerIds(change.next_producer_id)
     yield from _shard_ops(image, delta)
@@ -223,6 +235,7 @@ class Cluster:
             coordinators={one.key: one for one in stored.coordinators},
             shards=stored.shards,
             group_configs=stored.group_configs,
+            acls=stored.acls,
         )
         self.next_producer_id = stored.next_producer_id
         self.loads = Loads()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tidemark.model.acls import AclBinding
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
 from tidemark.model.metadata import (
@@ -36,6 +37,21 @@ class ConfigResult(NamedTuple):
     resource_name: str
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
+
+
+class AclResult(NamedTuple):
+    """Result of one binding of CreateAcls, or of one filter of DeleteAcls with what it deleted."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    deleted: tuple[AclBinding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AclResults:
+    """Results of CreateAcls or DeleteAcls, in the order of the request."""
+
+    results: tuple[AclResult, ...]
 
 
 class Registered(NamedTuple):
@@ -123,7 +139,8 @@ class ShutdownProgress:
 
 
 Result = (
-    PartitionResults
+    AclResults
+    | PartitionResults
     | AlteredPartitions
     | ReportedReplicas
     | ShutdownProgress

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
+from tidemark.model.acls import AclFilter, RawBinding
 from tidemark.model.ids import (
     BrokerEpoch,
     BrokerId,
@@ -246,6 +247,22 @@ class AlterConfigs:
     validate_only: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class CreateAcls:
+    """Add bindings, each alone."""
+
+    header: RequestHeader
+    bindings: tuple[RawBinding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAcls:
+    """Delete the bindings that filters select, each filter alone."""
+
+    header: RequestHeader
+    filters: tuple[AclFilter, ...]
+
+
 class CoordinatorRef(NamedTuple):
     """One process of a coordinator replica."""
 
@@ -390,6 +407,8 @@ Request = (
     | DeleteTopics
     | CreatePartitions
     | AlterConfigs
+    | CreateAcls
+    | DeleteAcls
     | AllocateProducerIds
     | AlterPartitions
     | ReportReplicas

@@ -11,6 +11,7 @@ from tidemark.model.ids import NO_BROKER, InstantMs
 from tidemark.model.metadata import BrokerImage, ClusterDelta, ClusterImage
 from tidemark.model.topics import INTERNAL_TOPICS
 
+from controller.core.acls import decide_acls
 from controller.core.cluster import Change, Cluster, StoreOp, fence, store_ops
 from controller.core.constants import Constants, check_constants
 from controller.core.coordinators import (
@@ -39,8 +40,10 @@ from controller.core.inputs import (
     AlterPartitions,
     AlterReassignments,
     ControlledShutdown,
+    CreateAcls,
     CreatePartitions,
     CreateTopics,
+    DeleteAcls,
     DeleteTopics,
     Elected,
     ElectLeaders,
@@ -265,6 +268,8 @@ class ActiveTerm:
                 return decide_create_partitions(self._cluster, request, self._defaults)
             case AlterConfigs():
                 return decide_configs(self._cluster, request)
+            case CreateAcls() | DeleteAcls():
+                return decide_acls(self._cluster, request)
             case AllocateProducerIds():
                 return decide_producer_ids(self._cluster, request)
             case RegisterBroker():

@@ -115,6 +115,9 @@ def report(before: ClusterImage, delta: ClusterDelta, after: ClusterImage) -> tu
         log.info("broker configuration changed", extra=words)
     for name in delta.group_configs_changed:
         log.info("group configuration changed", extra=fields(group=name, version=version))
+    if delta.acls_changed:
+        names = [f"{one.resource_type.name}:{one.name}" for one in delta.acls_changed]
+        log.info("ACLs changed", extra=fields(**shortened("patterns", names), version=version))
     return len(elected), len(unclean)
 
 

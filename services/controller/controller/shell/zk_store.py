@@ -32,6 +32,7 @@ from tidemark.runtime.zk_session import (
 
 from controller.core.cluster import (
     DropTopic,
+    PutAcls,
     PutBroker,
     PutBrokerConfigs,
     PutGroupConfigs,
@@ -96,6 +97,7 @@ class ZkStore:
         brokers = await self._load_children(zk_paths.REGISTERED_BROKERS)
         configs = await self._load_children(zk_paths.BROKER_CONFIGS)
         group_configs = await self._load_children(zk_paths.GROUP_CONFIGS)
+        acls = await self._load_children(zk_paths.ACLS)
         shards = {
             kind: znodes.read_shards(kind, content)
             for kind, content in await self._load_children(zk_paths.SHARDS)
@@ -117,6 +119,7 @@ class ZkStore:
                 zk_paths.group_of_configs(name): dict(content["configs"])
                 for name, content in group_configs
             },
+            acls=dict(znodes.read_acls(content) for _, content in acls),
             constants=None if constants is None else znodes.read_constants(constants),
         )
 
@@ -260,6 +263,9 @@ class ZkStore:
                 path = zk_paths.group_configs(group)
                 data = zk_paths.encode({"configs": dict(configs)})
                 return [Put(path, data) if configs else Remove(path)]
+            case PutAcls(pattern, entries):
+                path = zk_paths.acls(pattern)
+                return [Put(path, znodes.write_acls(pattern, entries)) if entries else Remove(path)]
             case PutProducerIds(following):
                 return [Put(zk_paths.PRODUCER_IDS, zk_paths.encode({"next": following}))]
             case PutShards(kind, coordinators, owners):

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tidemark.model.acls import AclEntry, PatternType, Permission, ResourcePattern
+from tidemark.model.authorization import ResourceType
 from tidemark.model.ids import (
     NO_BROKER,
     BrokerEpoch,
@@ -74,6 +76,21 @@ def read_broker(content: Content) -> BrokerImage:
         shutting_down=content.get("shutting_down", False),
         lease_ms=content.get("lease_ms", 0),
         internal_topics=tuple(InternalTopic(*one) for one in content.get("internal_topics", ())),
+    )
+
+
+def write_acls(pattern: ResourcePattern, entries: frozenset[AclEntry]) -> bytes:
+    """Encode the access control list of a pattern."""
+    return zk_paths.encode({"pattern": pattern, "entries": sorted(entries)})
+
+
+def read_acls(content: Content) -> tuple[ResourcePattern, frozenset[AclEntry]]:
+    """Inverse of ``write_acls``."""
+    resource_type, name, pattern_type = content["pattern"]
+    pattern = ResourcePattern(ResourceType(resource_type), name, PatternType(pattern_type))
+    return pattern, frozenset(
+        AclEntry(principal, host, operation, Permission(permission))
+        for principal, host, operation, permission in content["entries"]
     )
 
 

@@ -4,6 +4,7 @@ import pytest
 from controller.core.cluster import (
     Change,
     DropTopic,
+    PutAcls,
     PutBroker,
     PutBrokerConfigs,
     PutGroupConfigs,
@@ -16,6 +17,8 @@ from controller.core.cluster import (
     store_ops,
 )
 from controller.core.election_rules import demote
+from tidemark.model.acls import AclBinding, AclEntry, Permission, ResourcePattern
+from tidemark.model.authorization import Operation, ResourceType
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import TXN, ClusterDelta, FeedPosition, ShardOwner
 from unit.controller.worlds import (
@@ -25,6 +28,11 @@ from unit.controller.worlds import (
     a_topic,
     applied,
     topic_id,
+)
+
+ALICE = AclBinding(
+    ResourcePattern(ResourceType.TOPIC, "a"),
+    AclEntry("User:alice", "*", Operation.READ, Permission.ALLOW),
 )
 
 
@@ -98,11 +106,13 @@ def test_everything_else_is_one_znode_each() -> None:
         topics_deleted=(topic.topic_id,),
         broker_configs_changed={"": {"log.retention.ms": "1"}},
         group_configs_changed={"g": {"consumer.session.timeout.ms": "1"}},
+        acls_changed={ALICE.pattern: frozenset({ALICE.entry})},
     )
     assert list(store_ops(a_cluster(topic).image, Change(delta, next_producer_id=7))) == [
         DropTopic(topic),
         PutBrokerConfigs("", {"log.retention.ms": "1"}),
         PutGroupConfigs("g", {"consumer.session.timeout.ms": "1"}),
+        PutAcls(ALICE.pattern, frozenset({ALICE.entry})),
         PutProducerIds(7),
         PutBroker(a_broker(1, fenced=True)),
     ]

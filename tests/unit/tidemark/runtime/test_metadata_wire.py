@@ -2,6 +2,8 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tidemark.model.acls import AclEntry, PatternType, Permission, ResourcePattern
+from tidemark.model.authorization import Operation, ResourceType
 from tidemark.model.ids import (
     BrokerEpoch,
     BrokerId,
@@ -65,6 +67,10 @@ TOPICS = st.builds(
     configs=CONFIGS,
     partitions=st.lists(PARTITIONS, max_size=3).map(tuple),
 )
+PATTERNS = st.builds(
+    ResourcePattern, st.sampled_from(ResourceType), NAMES, st.sampled_from(PatternType)
+)
+ENTRIES = st.builds(AclEntry, NAMES, NAMES, st.sampled_from(Operation), st.sampled_from(Permission))
 KINDS = st.sampled_from(["txn", "share"])
 COORDINATORS = st.builds(
     CoordinatorImage,
@@ -95,6 +101,7 @@ DELTAS = st.builds(
     coordinators_gone=st.lists(st.tuples(KINDS, st.integers(0, 9)), max_size=2).map(tuple),
     shards_changed=st.dictionaries(KINDS, OWNERS, max_size=2),
     group_configs_changed=st.dictionaries(NAMES, CONFIGS, max_size=2),
+    acls_changed=st.dictionaries(PATTERNS, st.frozensets(ENTRIES, max_size=2), max_size=2),
 )
 CONTROLLER = ControllerId(3)
 FIRST, SECOND = FeedPosition(ControllerEpoch(7), 0), FeedPosition(ControllerEpoch(7), 1)

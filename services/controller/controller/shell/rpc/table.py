@@ -13,6 +13,12 @@ from tidemark.model.errors import ErrorCode
 
 from controller.core.effects import Reply
 from controller.core.inputs import Request, RequestHeader
+from controller.shell.acl_mapping import (
+    read_acl_filters,
+    read_new_acls,
+    write_created_acls,
+    write_deleted_acls,
+)
 from controller.shell.coordinator_mapping import (
     read_acquisition,
     read_allocation,
@@ -113,6 +119,9 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "AlterConfigs": _from_client(
         Operation.ALTER_CONFIGS, configs_named, read_config_changes, write_altered_configs
     ),
+    # Each binding, and each filter, succeeds or fails alone.
+    "CreateAcls": _from_client(Operation.ALTER, _of_cluster, read_new_acls, write_created_acls),
+    "DeleteAcls": _from_client(Operation.ALTER, _of_cluster, read_acl_filters, write_deleted_acls),
     # A block of producer ids for one broker or coordinator, never given to another.
     "AllocateProducerIds": _from_member(read_allocation, write_producer_ids),
     # Agreement to the ISRs that a leader proposes, each alone.
