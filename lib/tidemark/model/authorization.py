@@ -33,6 +33,23 @@ class ResourceType(IntEnum):
     TRANSACTIONAL_ID = 5
 
 
+class Requester(NamedTuple):
+    """Principal of a request, as ``User:alice``, and the IP address from which it came."""
+
+    principal: str
+    host: str
+
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""Principal of a client that did not authenticate, as in Kafka."""
+
+
+MEMBER: Final = Requester(ANONYMOUS, "")
+"""Another process of the cluster. It does not authenticate yet: the listeners for other processes
+belong in a private network.
+"""
+
+
 class Resource(NamedTuple):
     """One resource."""
 
@@ -102,15 +119,15 @@ class Authorizer:
     answer.
     """
 
-    def authorize(self, principal: str, operation: Operation, resource: Resource) -> bool:
-        """Return True if ``principal`` (``User:alice``) may do ``operation`` to ``resource``."""
+    def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
+        """Return True if the requester may do ``operation`` to ``resource``."""
         assert operation in SUPPORTED_OPERATIONS[resource.resource_type], (operation, resource)
         return True
 
-    def authorized_operations(self, principal: str, resource: Resource) -> int:
+    def authorized_operations(self, requester: Requester, resource: Resource) -> int:
         """Return KIP-430's mask as an int32: bit n is set if operation number n is allowed."""
         return sum(
             1 << operation
             for operation in SUPPORTED_OPERATIONS[resource.resource_type]
-            if self.authorize(principal, operation, resource)
+            if self.authorize(requester, operation, resource)
         )

@@ -22,7 +22,7 @@ from tidemark.model.acls import (
     Permission,
     ResourcePattern,
 )
-from tidemark.model.authorization import Operation, Resource, ResourceType
+from tidemark.model.authorization import Operation, Requester, Resource, ResourceType
 
 CACHED_MAX: Final = 20_000
 """Decisions that are kept; beyond it all are forgotten."""
@@ -33,13 +33,6 @@ _IMPLIED_BY: Final[dict[Operation, frozenset[int]]] = {
     ),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
-
-
-class Requester(NamedTuple):
-    """Principal of a request, as ``User:alice``, and the address from which it came."""
-
-    principal: str
-    host: str
 
 
 class Reason(Enum):

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+from tidemark.model.authorization import Requester
+
 
 @dataclass(slots=True)
 class RequestContext:
     """Sender and version of one request; forwarded with every relayed request."""
 
-    principal: str
+    requester: Requester
     client_id: str | None
     correlation_id: int
     api_version: int

@@ -5,6 +5,7 @@ protobuf fields.
 from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, TopicId
 from tidemark.model.metadata import FeedPosition
@@ -16,7 +17,7 @@ from tidemark_wire.v1 import common_pb2, controller_pb2, partition_store_pb2
 class Caller(NamedTuple):
     """Client on whose behalf a request is relayed."""
 
-    principal: str
+    requester: Requester
     client_id: str
     request_id: str
 
@@ -109,7 +110,10 @@ class Relayed(NamedTuple, Generic[Result]):
 def write_caller(caller: Caller) -> common_pb2.Caller:
     """Return the client of a relayed request for the wire."""
     return common_pb2.Caller(
-        principal=caller.principal, client_id=caller.client_id, request_id=caller.request_id
+        principal=caller.requester.principal,
+        host=caller.requester.host,
+        client_id=caller.client_id,
+        request_id=caller.request_id,
     )
 
 

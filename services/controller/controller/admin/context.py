@@ -6,7 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from tidemark.kafka.long_tail import Struct
-from tidemark.model.authorization import CLUSTER, Authorizer, Operation, Resource
+from tidemark.model.authorization import (
+    ANONYMOUS,
+    CLUSTER,
+    Authorizer,
+    Operation,
+    Requester,
+    Resource,
+)
 from tidemark.model.metadata import ClusterImage, TopicImage
 from tidemark.runtime.clock import Clock
 
@@ -19,7 +26,6 @@ from controller.admin.image import ImageSource
 from controller.admin.operation_store import OperationStore
 from controller.shell.node import ControllerNode
 
-ANONYMOUS: Final = "User:ANONYMOUS"
 _VISIBLE_S_MAX: Final = 5.0
 
 Item = TypeVar("Item")
@@ -93,7 +99,9 @@ class AdminContext:
 
     def require(self, operation: Operation, resource: Resource = CLUSTER) -> None:
         """Raise AdminError unless the caller may do ``operation`` to ``resource``."""
-        if not self.shared.node.authorizer.authorize(self.principal, operation, resource):
+        if not self.shared.node.authorizer.authorize(
+            Requester(self.principal, ""), operation, resource
+        ):
             raise AdminError(
                 403,
                 FORBIDDEN,

@@ -3,7 +3,14 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from tidemark.model.authorization import CLUSTER, Resource, group_resource, topic_resource
+from tidemark.model.authorization import (
+    ANONYMOUS,
+    CLUSTER,
+    Requester,
+    Resource,
+    group_resource,
+    topic_resource,
+)
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
 from tidemark.model.metadata import FeedPosition
@@ -48,9 +55,9 @@ class FromClient(Protocol):
         ...
 
 
-def read_principal(request: FromClient) -> str:
-    """Principal of the client; empty: anonymous."""
-    return request.caller.principal
+def read_requester(request: FromClient) -> Requester:
+    """The client on whose behalf the request is sent."""
+    return Requester(request.caller.principal or ANONYMOUS, request.caller.host)
 
 
 def timeout_asked(request: FromClient) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from tidemark.model.assignment import TopicIdPartitions, by_topic, listed
+from tidemark.model.authorization import ANONYMOUS, Requester
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import Offset, ProducerId, TopicId
 from tidemark.model.share_state import SharePartitionKey, StateRead, StateResult, StateSummary
@@ -51,9 +52,9 @@ class _Refusable(Protocol):
 RefusableT = TypeVar("RefusableT", bound=_Refusable)
 
 
-def read_principal(request: FromCaller) -> str:
-    """Principal of the caller; empty: anonymous."""
-    return request.caller.principal
+def read_requester(request: FromCaller) -> Requester:
+    """The client on whose behalf the request is sent."""
+    return Requester(request.caller.principal or ANONYMOUS, request.caller.host)
 
 
 def group_named(request: OfGroup) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from tidemark.codec.txn_handle import transactional_id_of
+from tidemark.model.authorization import ANONYMOUS, Requester
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import TopicId
 from tidemark.model.metadata import ClusterImage
@@ -47,9 +48,9 @@ class OfHandle(Protocol):
     handle: str
 
 
-def read_principal(request: FromCaller) -> str:
-    """Principal of the caller; empty: anonymous."""
-    return request.caller.principal
+def read_requester(request: FromCaller) -> Requester:
+    """The client on whose behalf the request is sent."""
+    return Requester(request.caller.principal or ANONYMOUS, request.caller.host)
 
 
 def transaction_named(request: OfTransaction) -> str:

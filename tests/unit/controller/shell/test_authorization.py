@@ -7,6 +7,7 @@ from tidemark.model.authorization import (
     CLUSTER,
     Authorizer,
     Operation,
+    Requester,
     Resource,
     group_resource,
     topic_resource,
@@ -22,8 +23,8 @@ class Denying(Authorizer):
     def __init__(self, denied: Resource) -> None:
         self.denied = denied
 
-    def authorize(self, principal: str, operation: Operation, resource: Resource) -> bool:
-        return super().authorize(principal, operation, resource) and resource != self.denied
+    def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
+        return super().authorize(requester, operation, resource) and resource != self.denied
 
 
 def denying(denied: Resource) -> Any:
@@ -32,11 +33,11 @@ def denying(denied: Resource) -> Any:
 
 def test_a_request_about_a_denied_topic_is_refused() -> None:
     node, topics = denying(topic_resource("b")), [topic_resource("a"), topic_resource("b")]
-    reply = refused(node, "User:x", Operation.CREATE, topics)
+    reply = refused(node, Requester("User:x", ""), Operation.CREATE, topics)
     assert reply is not None
     assert reply.error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert reply.message == "User:x may not CREATE"
-    assert refused(node, "User:x", Operation.CREATE, topics[:1]) is None
+    assert refused(node, Requester("User:x", ""), Operation.CREATE, topics[:1]) is None
 
 
 def test_a_member_needs_the_cluster() -> None:

@@ -13,8 +13,8 @@ from tidemark.model.acls import (
     Permission,
     ResourcePattern,
 )
-from tidemark.model.authorization import Operation, Resource, ResourceType
-from tidemark.protocol.acl_authorizer import AclAuthorizer, AclPolicy, Reason, Requester
+from tidemark.model.authorization import Operation, Requester, Resource, ResourceType
+from tidemark.protocol.acl_authorizer import AclAuthorizer, AclPolicy, Reason
 
 ALICE = Requester("User:alice", "10.0.0.1")
 NAMES = [*"abc", *map("".join, product("abc", repeat=2)), *map("".join, product("abc", repeat=3))]

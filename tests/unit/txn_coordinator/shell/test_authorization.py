@@ -2,7 +2,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidemark.model.authorization import Authorizer, Operation, Resource, transactional_id_resource
+from tidemark.model.authorization import (
+    Authorizer,
+    Operation,
+    Requester,
+    Resource,
+    transactional_id_resource,
+)
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark_wire.v1 import txn_pb2 as pb
 from txn_coordinator.shell.rpc.call import check_allowed
@@ -11,8 +17,8 @@ from txn_coordinator.shell.rpc.call import check_allowed
 class WritersOfOne(Authorizer):
     """Authorizer that allows one transactional id only."""
 
-    def authorize(self, principal: str, operation: Operation, resource: Resource) -> bool:
-        allowed = super().authorize(principal, operation, resource)
+    def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
+        allowed = super().authorize(requester, operation, resource)
         return allowed and resource == transactional_id_resource("allowed")
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from tidemark.model.authorization import CLUSTER, Operation, topic_resource
+from tidemark.model.authorization import CLUSTER, Operation, Requester, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 from tidemark.runtime.metadata_cache import MetadataCache
@@ -39,7 +39,7 @@ class AutoCreation:
         self._under_way: dict[str, asyncio.Future[None]] = {}
         """Creations that are not answered yet, by topic name."""
 
-    def to_create(self, principal: str, names: Iterable[str | None]) -> list[str]:
+    def to_create(self, requester: Requester, names: Iterable[str | None]) -> list[str]:
         """Return those of the names that may and must be created; at most AUTO_CREATED_MAX."""
         if not self._facts.config.auto_create_topics_enable:
             return []
@@ -52,8 +52,8 @@ class AutoCreation:
             and topic_name_problem(name) is None
             and name not in INTERNAL_TOPICS
             and (
-                authorize(principal, Operation.CREATE, CLUSTER)
-                or authorize(principal, Operation.CREATE, topic_resource(name))
+                authorize(requester, Operation.CREATE, CLUSTER)
+                or authorize(requester, Operation.CREATE, topic_resource(name))
             )
         ]
         return missing[:AUTO_CREATED_MAX]

@@ -62,7 +62,7 @@ class PartitionsRelayed(NamedTuple):
 
 def caller_of(context: RequestContext) -> Caller:
     """Return the client of a request."""
-    return Caller(context.principal, context.client_id or "", context.request_id)
+    return Caller(context.requester, context.client_id or "", context.request_id)
 
 
 class ControllerRelay:

@@ -67,7 +67,7 @@ def _refusals(
         topic
         for topic in {one.topic for one in partitions}
         if topic in INTERNAL_TOPICS
-        or not facts.authorizer.authorize(context.principal, Operation.WRITE, topic_resource(topic))
+        or not facts.authorizer.authorize(context.requester, Operation.WRITE, topic_resource(topic))
     }
     if not refused:
         return {}
@@ -104,7 +104,7 @@ def _rows(topics: Iterable[Struct], outcomes: Outcomes, version: int) -> list[di
 async def _handle_batched(
     facts: BrokerFacts, txn: TxnRelay, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    if not facts.authorizer.authorize(context.principal, Operation.CLUSTER_ACTION, CLUSTER):
+    if not facts.authorizer.authorize(context.requester, Operation.CLUSTER_ACTION, CLUSTER):
         return {"error_code": int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)}
     transactions = request.transactions
     async with asyncio.TaskGroup() as tasks:

@@ -108,7 +108,7 @@ def _check_resource(facts: BrokerFacts, resource: Struct, context: RequestContex
     authorize = facts.authorizer.authorize
     name = resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
-        if not authorize(context.principal, Operation.ALTER_CONFIGS, topic_resource(name)):
+        if not authorize(context.requester, Operation.ALTER_CONFIGS, topic_resource(name)):
             raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         return
     if resource.resource_type == ConfigResourceType.GROUP:
@@ -118,7 +118,7 @@ def _check_resource(facts: BrokerFacts, resource: Struct, context: RequestContex
         raise TidemarkError(
             ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
         )
-    if not authorize(context.principal, Operation.ALTER_CONFIGS, CLUSTER):
+    if not authorize(context.requester, Operation.ALTER_CONFIGS, CLUSTER):
         raise TidemarkError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
     if name != CLUSTER_WIDE and not (name.isascii() and name.isdigit()):
         raise TidemarkError(
@@ -130,7 +130,7 @@ def _check_group(facts: BrokerFacts, name: str, context: RequestContext) -> None
     if not name:
         raise TidemarkError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     if not facts.authorizer.authorize(
-        context.principal, Operation.ALTER_CONFIGS, group_resource(name)
+        context.requester, Operation.ALTER_CONFIGS, group_resource(name)
     ):
         raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed.")
 

@@ -40,7 +40,7 @@ async def handle(
     facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
 ) -> dict[str, object]:
     """List the names of resources, by type and then by name."""
-    if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE_CONFIGS, CLUSTER):
+    if not facts.authorizer.authorize(context.requester, Operation.DESCRIBE_CONFIGS, CLUSTER):
         return _answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
     asked = {ConfigResourceType.CLIENT_METRICS.value}
     if context.api_version >= TYPES_FROM:

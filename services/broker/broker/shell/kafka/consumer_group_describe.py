@@ -34,7 +34,7 @@ async def handle(
     for group_id in dict.fromkeys(request.group_ids):
         fields = _fields(await _describe(facts, groups, group_id, context))
         fields["authorized_operations"] = (
-            facts.authorizer.authorized_operations(context.principal, group_resource(group_id))
+            facts.authorizer.authorized_operations(context.requester, group_resource(group_id))
             if request.include_authorized_operations and not fields["error_code"]
             else OPERATIONS_NOT_REQUESTED
         )
@@ -56,7 +56,7 @@ async def _describe(
     except TidemarkError as failure:
         return _failed(group_id, failure.code, failure.message)
     if not all(
-        facts.authorizer.authorize(context.principal, Operation.DESCRIBE, topic_resource(name))
+        facts.authorizer.authorize(context.requester, Operation.DESCRIBE, topic_resource(name))
         for name in _topic_names(reply.members)
     ):
         message = "the group reads topics that the caller may not describe"

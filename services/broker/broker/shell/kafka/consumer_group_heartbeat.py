@@ -41,7 +41,7 @@ def _refusal(
         return ConsumerGroupHeartbeatReply(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     for name in request.subscribed_topic_names or ():
         topic = topic_resource(name)
-        if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE, topic):
+        if not facts.authorizer.authorize(context.requester, Operation.DESCRIBE, topic):
             return ConsumerGroupHeartbeatReply(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if context.api_version >= CLIENTS_NAME_MEMBERS_FROM and not request.member_id:
         return ConsumerGroupHeartbeatReply(

@@ -54,7 +54,7 @@ async def handle(
 
 
 def _refusal(facts: BrokerFacts, name: str, context: RequestContext) -> TopicResult | None:
-    if not facts.authorizer.authorize(context.principal, Operation.ALTER, topic_resource(name)):
+    if not facts.authorizer.authorize(context.requester, Operation.ALTER, topic_resource(name)):
         return TopicResult(
             name, NO_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
         )

@@ -57,8 +57,8 @@ def _refusal(facts: BrokerFacts, topic: Struct, context: RequestContext) -> Topi
         return TopicResult(topic.name, NO_TOPIC_ID, error_code, message)
 
     authorize = facts.authorizer.authorize
-    if not authorize(context.principal, Operation.CREATE, CLUSTER) and not authorize(
-        context.principal, Operation.CREATE, topic_resource(topic.name)
+    if not authorize(context.requester, Operation.CREATE, CLUSTER) and not authorize(
+        context.requester, Operation.CREATE, topic_resource(topic.name)
     ):
         return refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     valueless = [config.name for config in topic.configs if config.value is None]
@@ -98,7 +98,7 @@ def _answer(
         return answer
     answer["topic_id"] = result.topic_id
     if not facts.authorizer.authorize(
-        context.principal, Operation.DESCRIBE_CONFIGS, topic_resource(result.name)
+        context.requester, Operation.DESCRIBE_CONFIGS, topic_resource(result.name)
     ):
         answer["topic_config_error_code"] = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return answer

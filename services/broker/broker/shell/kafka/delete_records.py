@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode, TidemarkError
 
 from broker.shell.partitions.record_deletion import DeletionTarget, RecordDeletion
@@ -29,7 +30,7 @@ async def handle(
                     _answer(
                         deletion,
                         DeletionTarget(topic.name, one.partition_index, one.offset),
-                        context.principal,
+                        context.requester,
                     )
                     for one in topic.partitions
                 ],
@@ -39,10 +40,12 @@ async def handle(
     }
 
 
-def _answer(deletion: RecordDeletion, target: DeletionTarget, principal: str) -> dict[str, object]:
+def _answer(
+    deletion: RecordDeletion, target: DeletionTarget, requester: Requester
+) -> dict[str, object]:
     error_code, low_watermark = ErrorCode.NONE, NO_LOW_WATERMARK
     try:
-        low_watermark = deletion.delete(target, principal)
+        low_watermark = deletion.delete(target, requester)
     except TidemarkError as refused:
         error_code = refused.code
     return {

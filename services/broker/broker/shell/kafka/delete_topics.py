@@ -95,6 +95,6 @@ def _refusal(
         guarded = topic.name
     else:
         guarded = name
-    if facts.authorizer.authorize(context.principal, Operation.DELETE, topic_resource(guarded)):
+    if facts.authorizer.authorize(context.requester, Operation.DELETE, topic_resource(guarded)):
         return None
     return refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")

@@ -32,7 +32,7 @@ async def handle(
     with_fenced = context.api_version >= FENCED_FROM and request.include_fenced_brokers
     operations = OPERATIONS_NOT_REQUESTED
     if request.include_cluster_authorized_operations:
-        operations = facts.authorizer.authorized_operations(context.principal, CLUSTER)
+        operations = facts.authorizer.authorized_operations(context.requester, CLUSTER)
     return {
         "error_code": int(ErrorCode.NONE),
         "error_message": None,
@@ -57,7 +57,7 @@ def _refusal(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             f"Unsupported endpoint type {request.endpoint_type}",
         )
-    if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
+    if not facts.authorizer.authorize(context.requester, Operation.DESCRIBE, CLUSTER):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed."
     return None
 

@@ -74,7 +74,7 @@ def _topic_shown(
     facts: BrokerFacts, metadata: MetadataCache, name: str, context: RequestContext
 ) -> list[ShownConfig]:
     allowed = facts.authorizer.authorize(
-        context.principal, Operation.DESCRIBE_CONFIGS, topic_resource(name)
+        context.requester, Operation.DESCRIBE_CONFIGS, topic_resource(name)
     )
     if not allowed:
         raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
@@ -92,7 +92,7 @@ def _topic_shown(
 def _broker_shown(
     facts: BrokerFacts, metadata: MetadataCache, name: str, context: RequestContext
 ) -> list[ShownConfig]:
-    if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE_CONFIGS, CLUSTER):
+    if not facts.authorizer.authorize(context.requester, Operation.DESCRIBE_CONFIGS, CLUSTER):
         raise TidemarkError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
     if name == CLUSTER_WIDE:
         return cluster_configs_shown(type(facts.config), metadata.image)
@@ -115,7 +115,7 @@ def _group_shown(
     if not name:
         raise TidemarkError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
     if not facts.authorizer.authorize(
-        context.principal, Operation.DESCRIBE_CONFIGS, group_resource(name)
+        context.requester, Operation.DESCRIBE_CONFIGS, group_resource(name)
     ):
         raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed.")
     overrides = metadata.image.group_configs.get(name, {})

@@ -27,7 +27,7 @@ async def handle(
         operations = OPERATIONS_NOT_REQUESTED
         if request.include_authorized_operations and reply.error_code is ErrorCode.NONE:
             operations = facts.authorizer.authorized_operations(
-                context.principal, group_resource(group_id)
+                context.requester, group_resource(group_id)
             )
         rows.append({**_row(reply, context), "authorized_operations": operations})
     return {"groups": rows}

@@ -30,7 +30,7 @@ async def handle(
     """Return one result for each directory, with all partitions or those named. A directory that is
     fenced, or could not be opened, has KAFKA_STORAGE_ERROR.
     """
-    if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
+    if not facts.authorizer.authorize(context.requester, Operation.DESCRIBE, CLUSTER):
         return {"error_code": int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "results": []}
     asked = None
     if request.topics is not None:

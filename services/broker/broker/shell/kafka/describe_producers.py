@@ -69,7 +69,7 @@ def _partition(
 def _producers(
     facts: BrokerFacts, table: PartitionTable, topic: str, partition: int, context: RequestContext
 ) -> tuple[ProducerEntry, ...] | ErrorCode:
-    if not facts.authorizer.authorize(context.principal, Operation.READ, topic_resource(topic)):
+    if not facts.authorizer.authorize(context.requester, Operation.READ, topic_resource(topic)):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if topic_name_problem(topic) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -136,7 +136,7 @@ class _Describing:
                 ],
             }
             for topic in described.topics
-            if allowed(self._context.principal, Operation.DESCRIBE, topic_resource(topic.topic))
+            if allowed(self._context.requester, Operation.DESCRIBE, topic_resource(topic.topic))
         ]
 
 

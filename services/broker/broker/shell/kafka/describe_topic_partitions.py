@@ -100,7 +100,7 @@ def _named(
     may_see = {
         name
         for name in asked
-        if facts.authorizer.authorize(context.principal, Operation.DESCRIBE, topic_resource(name))
+        if facts.authorizer.authorize(context.requester, Operation.DESCRIBE, topic_resource(name))
     }
     return sorted(may_see), sorted(asked - may_see) if request.topics else []
 
@@ -125,7 +125,7 @@ def _topic(
             for partition in topic.partitions[one.first : one.end]
         ],
         "topic_authorized_operations": facts.authorizer.authorized_operations(
-            context.principal, topic_resource(topic.name)
+            context.requester, topic_resource(topic.name)
         ),
     }
 

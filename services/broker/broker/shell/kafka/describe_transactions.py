@@ -47,6 +47,6 @@ def _row(facts: BrokerFacts, context: RequestContext, described: Described) -> d
         "topics": [
             {"topic": topic, "partitions": partitions}
             for topic, partitions in topics.items()
-            if allowed(context.principal, Operation.DESCRIBE, topic_resource(topic))
+            if allowed(context.requester, Operation.DESCRIBE, topic_resource(topic))
         ],
     }

@@ -24,7 +24,7 @@ async def handle(
     """Return one result for each partition; for a request about all, only partitions whose leader
     is not the preferred one.
     """
-    if not facts.authorizer.authorize(context.principal, Operation.ALTER, CLUSTER):
+    if not facts.authorizer.authorize(context.requester, Operation.ALTER, CLUSTER):
         return _failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     election_type = getattr(request, "election_type", PREFERRED) or PREFERRED
     if election_type not in (PREFERRED, UNCLEAN):

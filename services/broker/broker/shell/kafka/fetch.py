@@ -55,7 +55,7 @@ def _plan(
     request.
     """
     if request.replica_id >= 0 and not parts.facts.authorizer.authorize(
-        connection.principal, Operation.CLUSTER_ACTION, CLUSTER
+        connection.requester, Operation.CLUSTER_ACTION, CLUSTER
     ):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     wanted = [
@@ -81,6 +81,6 @@ def _plan(
             request.replica_id,
             request.replica_epoch,
             request.isolation_level,
-            connection.principal,
+            connection.requester,
         ),
     )

@@ -167,7 +167,7 @@ class Fetch:
         partition.
         """
         known: dict[tuple[str, bytes], ErrorCode | None] = {}
-        parts, principal = self._parts, self._connection.principal
+        parts, requester = self._parts, self._connection.requester
 
         def ask(topic: str, topic_id: bytes) -> ErrorCode | None:
             if (topic, topic_id) in known:
@@ -178,7 +178,7 @@ class Fetch:
                 name = image.name if image is not None else ""
             refused = None
             if name and not parts.facts.authorizer.authorize(
-                principal, Operation.READ, topic_resource(name)
+                requester, Operation.READ, topic_resource(name)
             ):
                 refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             known[topic, topic_id] = refused
@@ -309,6 +309,6 @@ class Fetch:
         if not quotas.enabled:
             return 0
         now = self._parts.facts.clock.now_ms()
-        throttle_ms = quotas.fetched(self._connection.principal, size_bytes, now)
+        throttle_ms = quotas.fetched(self._connection.requester.principal, size_bytes, now)
         self._connection.mute(throttle_ms)
         return throttle_ms

@@ -82,11 +82,11 @@ def _coordinator(
 ) -> dict[str, object]:
     allowed = facts.authorizer.authorize
     if key_type == GROUP:
-        if not allowed(context.principal, Operation.DESCRIBE, group_resource(key)):
+        if not allowed(context.requester, Operation.DESCRIBE, group_resource(key)):
             return _nobody(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
         broker = coordinator_of_group(metadata, key)
     else:
-        if not allowed(context.principal, Operation.DESCRIBE, transactional_id_resource(key)):
+        if not allowed(context.requester, Operation.DESCRIBE, transactional_id_resource(key)):
             return _nobody(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "")
         broker = broker_of_transactional_id(metadata, live, key)
     # Never a fenced broker, as in Metadata: a client that gave the broker up would take it as the

@@ -55,7 +55,7 @@ async def ask(
 
 def may(facts: BrokerFacts, context: RequestContext, operation: Operation, group_id: str) -> bool:
     """True if the caller may do this to the group."""
-    return facts.authorizer.authorize(context.principal, operation, group_resource(group_id))
+    return facts.authorizer.authorize(context.requester, operation, group_resource(group_id))
 
 
 def refuse_unless(
@@ -84,7 +84,7 @@ class TopicChoice:
     ) -> None:
         self._image = metadata.image
         self._authorizer = facts.authorizer
-        self._principal = context.principal
+        self._requester = context.requester
         self._operation = operation
 
     def by_id(self, topic_id: TopicId) -> NamedTopic | ErrorCode:
@@ -101,7 +101,7 @@ class TopicChoice:
 
     def permitted(self, name: str) -> NamedTopic | ErrorCode:
         """Return a topic that is permitted, whether it exists or not."""
-        if not self._authorizer.authorize(self._principal, self._operation, topic_resource(name)):
+        if not self._authorizer.authorize(self._requester, self._operation, topic_resource(name)):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         topic = self._image.topics.get(name)
         return NamedTopic(name, NO_TOPIC_ID if topic is None else topic.topic_id)

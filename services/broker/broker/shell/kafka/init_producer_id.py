@@ -60,7 +60,7 @@ def _refusal(facts: BrokerFacts, request: Struct, context: RequestContext) -> Er
     if request.transactional_id is not None:
         if not may(facts, context, Operation.WRITE, request.transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif not facts.authorizer.authorize(context.principal, Operation.IDEMPOTENT_WRITE, CLUSTER):
+    elif not facts.authorizer.authorize(context.requester, Operation.IDEMPOTENT_WRITE, CLUSTER):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return None
 

@@ -45,7 +45,7 @@ async def handle(
         for one in await _share_groups(relay, asked, context)
         if _is_ours(facts, metadata, one.group_id)
     )
-    sees_all = facts.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER)
+    sees_all = facts.authorizer.authorize(context.requester, Operation.DESCRIBE, CLUSTER)
     return {
         "error_code": int(ErrorCode.NONE),
         "groups": [

@@ -54,7 +54,7 @@ def handle(
         results: list[ListOffsetsResult] = []
         topics.append((topic, results))
         allowed = facts.authorizer.authorize(
-            connection.principal, Operation.DESCRIBE, topic_resource(topic)
+            connection.requester, Operation.DESCRIBE, topic_resource(topic)
         )
         for query in queries:
             if not allowed:

@@ -17,7 +17,7 @@ from tidemark.kafka.metadata import (
     write_metadata_response,
 )
 from tidemark.kafka.primitives import NodeEndpoint
-from tidemark.model.authorization import CLUSTER, Operation, topic_resource
+from tidemark.model.authorization import CLUSTER, Operation, Requester, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, BrokerId, TopicId
 from tidemark.model.metadata import PartitionImage, TopicImage
@@ -43,7 +43,7 @@ def handle(
     missing: list[str] = []
     if request.topics and request.allow_auto_topic_creation:
         names = [query.topic for query in request.topics]
-        missing = auto_creation.to_create(connection.principal, names)
+        missing = auto_creation.to_create(connection.requester, names)
     if not missing:
         connection.answer(header, _answer(facts, metadata, connection, header, request))
         return
@@ -74,7 +74,7 @@ def _answer(
                 NodeEndpoint(broker.broker_id, endpoint.host, endpoint.port, broker.rack or None)
             )
     reachable = {broker.node_id for broker in brokers}
-    describe = _Describer(facts, metadata, connection.principal, request, reachable)
+    describe = _Describer(facts, metadata, connection.requester, request, reachable)
     if request.topics is None:
         topics = [
             describe.topic(topic) for topic in image.topics.values() if describe.allowed(topic.name)
@@ -83,7 +83,7 @@ def _answer(
         topics = [describe.query(query, refused or {}) for query in request.topics]
     operations = AUTHORIZED_OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
-        operations = facts.authorizer.authorized_operations(connection.principal, CLUSTER)
+        operations = facts.authorizer.authorized_operations(connection.requester, CLUSTER)
     return write_metadata_response(
         header.api_version,
         MetadataResponse(
@@ -104,18 +104,18 @@ class _Describer:
         self,
         facts: BrokerFacts,
         metadata: MetadataCache,
-        principal: str,
+        requester: Requester,
         request: MetadataRequest,
         reachable: set[int],
     ) -> None:
         self._authorizer = facts.authorizer
         self._image = metadata.image
-        self._principal = principal
+        self._requester = requester
         self._with_operations = request.include_topic_authorized_operations
         self._reachable = reachable
 
     def allowed(self, name: str) -> bool:
-        return self._authorizer.authorize(self._principal, Operation.DESCRIBE, topic_resource(name))
+        return self._authorizer.authorize(self._requester, Operation.DESCRIBE, topic_resource(name))
 
     def query(self, query: MetadataQuery, refused: dict[str, ErrorCode]) -> MetadataTopic:
         """Describe one topic that was named, by name or by id."""
@@ -141,7 +141,7 @@ class _Describer:
         operations = AUTHORIZED_OPERATIONS_OMITTED
         if self._with_operations:
             operations = self._authorizer.authorized_operations(
-                self._principal, topic_resource(topic.name)
+                self._requester, topic_resource(topic.name)
             )
         return MetadataTopic(
             int(ErrorCode.NONE),

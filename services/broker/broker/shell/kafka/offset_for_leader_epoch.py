@@ -55,9 +55,9 @@ def _answer(
 
 def _allowed(facts: BrokerFacts, topic: str, context: RequestContext) -> bool:
     """True if the caller may describe the topic, or act on the cluster as replicas do."""
-    principal, authorize = context.principal, facts.authorizer.authorize
-    return authorize(principal, Operation.DESCRIBE, topic_resource(topic)) or authorize(
-        principal, Operation.CLUSTER_ACTION, CLUSTER
+    requester, authorize = context.requester, facts.authorizer.authorize
+    return authorize(requester, Operation.DESCRIBE, topic_resource(topic)) or authorize(
+        requester, Operation.CLUSTER_ACTION, CLUSTER
     )
 
 

@@ -20,7 +20,7 @@ async def alter(
     facts: BrokerFacts, relay: ControllerRelay, request: Struct, context: RequestContext
 ) -> dict[str, object]:
     """Return one result for each partition; null replicas cancel."""
-    if not facts.authorizer.authorize(context.principal, Operation.ALTER, CLUSTER):
+    if not facts.authorizer.authorize(context.requester, Operation.ALTER, CLUSTER):
         return _refused("responses")
     allow = getattr(request, "allow_replication_factor_change", True)
     message = pb.AlterReassignmentsRequest(
@@ -64,7 +64,7 @@ async def list_ongoing(
     facts: BrokerFacts, metadata: MetadataCache, request: Struct, context: RequestContext
 ) -> dict[str, object]:
     """List the reassignments under way, of the partitions named, or of all."""
-    if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE, CLUSTER):
+    if not facts.authorizer.authorize(context.requester, Operation.DESCRIBE, CLUSTER):
         return _refused("topics")
     wanted = None
     if request.topics is not None:

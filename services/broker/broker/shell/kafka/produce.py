@@ -113,7 +113,7 @@ def _handle_repeated(
         isinstance(hosted, ErrorCode)
         or hosted.is_internal
         or not parts.facts.authorizer.authorize(
-            connection.principal, Operation.WRITE, hosted.resource
+            connection.requester, Operation.WRITE, hosted.resource
         )
     ):
         hosted = _topic_refused(parts, connection, topic, topic_id) or hosted
@@ -200,7 +200,7 @@ def _is_usual(hosted: HostedPartition, records: memoryview | None, version: int)
 
 def _throttle(parts: ProduceParts, connection: Connection, size_bytes: int) -> int:
     throttle_ms = parts.facts.quotas.produced(
-        connection.principal, size_bytes, parts.facts.clock.now_ms()
+        connection.requester.principal, size_bytes, parts.facts.clock.now_ms()
     )
     connection.mute(throttle_ms)
     return throttle_ms
@@ -432,7 +432,7 @@ def _topic_refused(
             return ErrorCode.UNKNOWN_TOPIC_ID
         topic = known.name
     if not parts.facts.authorizer.authorize(
-        connection.principal, Operation.WRITE, topic_resource(topic)
+        connection.requester, Operation.WRITE, topic_resource(topic)
     ):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.INVALID_TOPIC_EXCEPTION if topic in INTERNAL_TOPICS else None

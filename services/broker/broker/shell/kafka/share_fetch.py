@@ -358,6 +358,6 @@ class ShareFetch:
         if not quotas.enabled:
             return 0
         now = self._parts.facts.clock.now_ms()
-        throttle_ms = quotas.fetched(self._connection.principal, size_bytes, now)
+        throttle_ms = quotas.fetched(self._connection.requester.principal, size_bytes, now)
         self._connection.mute(throttle_ms)
         return throttle_ms

@@ -31,7 +31,7 @@ async def handle(
         operations = OPERATIONS_NOT_REQUESTED
         if request.include_authorized_operations and not described.outcome.error_code:
             operations = facts.authorizer.authorized_operations(
-                context.principal, group_resource(group_id)
+                context.requester, group_resource(group_id)
             )
         rows.append(
             {"group_id": group_id, "authorized_operations": operations, **_fields(described)}
@@ -48,7 +48,7 @@ async def _describe(
         return DescribedShareGroup(Outcome(ErrorCode.INVALID_GROUP_ID))
     described = await relay.describe(caller_of(context), group_id)
     if not all(
-        facts.authorizer.authorize(context.principal, Operation.DESCRIBE, topic_resource(name))
+        facts.authorizer.authorize(context.requester, Operation.DESCRIBE, topic_resource(name))
         for name in _topic_names(described.members)
     ):
         message = "the group reads topics that the caller may not describe"

@@ -48,7 +48,7 @@ def _refusal(facts: BrokerFacts, request: Struct, context: RequestContext) -> Ou
         return Outcome(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     for name in request.subscribed_topic_names or ():
         topic = topic_resource(name)
-        if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE, topic):
+        if not facts.authorizer.authorize(context.requester, Operation.DESCRIBE, topic):
             return Outcome(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return None
 

@@ -47,7 +47,7 @@ def refused_request(
         return refused
     assert group_id is not None, "it was checked"
     if not parts.facts.authorizer.authorize(
-        connection.principal, Operation.READ, group_resource(group_id)
+        connection.requester, Operation.READ, group_resource(group_id)
     ):
         return SessionRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "no READ on the group")
     return None
@@ -57,7 +57,7 @@ def topic_refused(parts: ShareParts, connection: Connection, topic_id: bytes) ->
     """Return TOPIC_AUTHORIZATION_FAILED for a topic that the sender may not read, else None."""
     topic = parts.metadata.image.topics_by_id.get(TopicId(topic_id))
     if topic is None or parts.facts.authorizer.authorize(
-        connection.principal, Operation.READ, topic_resource(topic.name)
+        connection.requester, Operation.READ, topic_resource(topic.name)
     ):
         return None
     return ErrorCode.TOPIC_AUTHORIZATION_FAILED

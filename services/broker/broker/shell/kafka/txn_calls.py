@@ -18,7 +18,7 @@ def may(
 ) -> bool:
     """True if the caller may do this to the transactional id."""
     resource = transactional_id_resource(transactional_id)
-    return facts.authorizer.authorize(context.principal, operation, resource)
+    return facts.authorizer.authorize(context.requester, operation, resource)
 
 
 def refuse_unless_writer(

@@ -36,7 +36,7 @@ async def handle(
 ) -> dict[str, object]:
     """Commit offsets; topics that are refused here do not hold up the others."""
     transaction = transactional_id_resource(request.transactional_id)
-    if not facts.authorizer.authorize(context.principal, Operation.WRITE, transaction):
+    if not facts.authorizer.authorize(context.requester, Operation.WRITE, transaction):
         refuse_error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     refuse_unless(facts, context, Operation.READ, request.group_id)
     chosen = choose_topics(facts, metadata, request.topics, context, by_id=False)

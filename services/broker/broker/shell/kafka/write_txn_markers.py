@@ -58,7 +58,7 @@ async def handle(
 
 
 def _may(facts: BrokerFacts, context: RequestContext, operation: Operation) -> bool:
-    return facts.authorizer.authorize(context.principal, operation, CLUSTER)
+    return facts.authorizer.authorize(context.requester, operation, CLUSTER)
 
 
 def _write(

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from tidemark.kafka.headers import HeaderReader, RequestHeader
 from tidemark.kafka.produce_repeated import RepeatedProduce
+from tidemark.model.authorization import ANONYMOUS, Requester
 from tidemark.runtime.send_queue import SendQueue
 from tidemark.runtime.transport_queue import TransportQueue
 
@@ -55,14 +56,14 @@ class Connection(asyncio.BufferedProtocol):
         "_muted", "_out", "_out_files", "_processing", "_queue", "_replies", "_resting",
         "_small_frames", "_start", "_starved", "_stopped", "_swept_bytes", "_transport",
         "_turn_bytes", "_view", "address", "began_s", "ending", "frame_bytes", "frame_ms",
-        "headers", "listener", "listener_name", "order", "peer", "principal",
-        "produce_prefix_bytes", "repeated_produces", "times", "touched", "unhandled",
+        "headers", "listener", "listener_name", "order", "peer",
+        "produce_prefix_bytes", "repeated_produces", "requester", "times", "touched", "unhandled",
     )  # fmt: skip
 
     def __init__(self, listener: "ConnectionHost[Connection]") -> None:
         self.listener = listener
         self._limits = listener.limits
-        self.principal = "User:ANONYMOUS"
+        self.requester = Requester(ANONYMOUS, "")
         self.peer = ""
         self.address = ""
         self.touched = True
@@ -97,6 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
         peer = transport.get_extra_info("peername") or ("?", 0)
         self.address, self.peer = str(peer[0]), f"{peer[0]}:{peer[1]}"
+        self.requester = self.requester._replace(host=self.address)
         if not self.listener.admit(self):
             self.address = ""
             self._closed = True

@@ -43,7 +43,7 @@ _OLD_PRODUCE_MAX: Final = APIS[ApiKey.PRODUCE].served_min - 1
 def context_of(connection: Connection, header: RequestHeader) -> RequestContext:
     """Return the context of one request."""
     return RequestContext(
-        connection.principal,
+        connection.requester,
         header.client_id,
         header.correlation_id,
         header.api_version,

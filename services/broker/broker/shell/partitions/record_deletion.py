@@ -5,7 +5,7 @@ never read again.
 import logging
 from typing import Final, NamedTuple
 
-from tidemark.model.authorization import Operation, topic_resource
+from tidemark.model.authorization import Operation, Requester, topic_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID, Offset, TopicId
 from tidemark.runtime.telemetry import fields
@@ -46,10 +46,10 @@ class RecordDeletion:
         self._disks = disks
         self._log_moves = log_moves
 
-    def delete(self, target: DeletionTarget, principal: str) -> Offset:
+    def delete(self, target: DeletionTarget, requester: Requester) -> Offset:
         """Delete records, and return the log start after that. Raises TidemarkError."""
         resource = topic_resource(target.topic)
-        if not self._facts.authorizer.authorize(principal, Operation.DELETE, resource):
+        if not self._facts.authorizer.authorize(requester, Operation.DELETE, resource):
             raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         hosted = self._led(target)
         high_watermark = hosted.partition.high_watermark
@@ -59,7 +59,7 @@ class RecordDeletion:
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {target.offset} is out of range"
             )
         if wanted > hosted.partition.log_start:
-            self._advance(hosted, Offset(wanted), principal)
+            self._advance(hosted, Offset(wanted), requester)
         return Offset(hosted.partition.log_start)
 
     def _led(self, target: DeletionTarget) -> HostedPartition:
@@ -82,7 +82,7 @@ class RecordDeletion:
                 raise TidemarkError(refused.error_code, refused.message)
         return hosted
 
-    def _advance(self, hosted: HostedPartition, log_start: Offset, principal: str) -> None:
+    def _advance(self, hosted: HostedPartition, log_start: Offset, requester: Requester) -> None:
         if hosted.manager.fenced is not None:
             raise TidemarkError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory is fenced")
         try:
@@ -92,6 +92,8 @@ class RecordDeletion:
             raise TidemarkError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
         self._log_moves.log_start_moved(hosted)
         words = fields(
-            partition=str(hosted.topic_partition), log_start=log_start, principal=principal
+            partition=str(hosted.topic_partition),
+            log_start=log_start,
+            principal=requester.principal,
         )
         log.info("records deleted", extra=words)

@@ -103,12 +103,12 @@ class AppendStream:
         if isinstance(hosted, ErrorCode):
             return _refused(command.correlation_id, hosted, None)
         resource = hosted.resource
-        if not parts.facts.authorizer.authorize(self._caller.principal, Operation.WRITE, resource):
+        if not parts.facts.authorizer.authorize(self._caller.requester, Operation.WRITE, resource):
             return _refused(command.correlation_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         hosted.counters.produces += 1
         if hosted.is_internal:
             outcome = append_owned(
-                parts.facts, parts.appender, hosted, command, self._caller.principal
+                parts.facts, parts.appender, hosted, command, self._caller.requester
             )
         else:
             if parts.parked.requests.is_full and hosted.partition.commitment.may_wait(command.acks):
@@ -117,7 +117,7 @@ class AppendStream:
         throttle_ms = 0
         if parts.facts.quotas.enabled:
             throttle_ms = parts.facts.quotas.produced(
-                self._caller.principal, len(command.batches), parts.facts.clock.now_ms()
+                self._caller.requester.principal, len(command.batches), parts.facts.clock.now_ms()
             )
         if not outcome.must_wait:
             return PendingAnswer(command.correlation_id, outcome, throttle_ms, None)

@@ -39,7 +39,7 @@ class Descriptions:
 
     def describe_endpoints(self, caller: Caller) -> pb.DescribeEndpointsResponse:
         """Describe every live broker, as advertised."""
-        if not self._facts.authorizer.authorize(caller.principal, Operation.DESCRIBE, CLUSTER):
+        if not self._facts.authorizer.authorize(caller.requester, Operation.DESCRIBE, CLUSTER):
             return pb.DescribeEndpointsResponse(cluster_id=self._metadata.image.cluster_id)
         brokers = []
         for broker in self._metadata.image.brokers.values():
@@ -67,7 +67,7 @@ class Descriptions:
         """
         refused: dict[str, ErrorCode] = {}
         if request.allow_auto_topic_creation:
-            missing = self._auto_creation.to_create(caller.principal, request.topics)
+            missing = self._auto_creation.to_create(caller.requester, request.topics)
             if missing:
                 refused = await self._auto_creation.create(
                     _context(caller, request.client_id), missing
@@ -84,7 +84,7 @@ class Descriptions:
     ) -> pb.InitProducerIdResponse:
         """Return a new producer id with epoch 0 (KIP-98)."""
         if not self._facts.authorizer.authorize(
-            caller.principal, Operation.IDEMPOTENT_WRITE, CLUSTER
+            caller.requester, Operation.IDEMPOTENT_WRITE, CLUSTER
         ):
             return _no_producer(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "may not write idempotently"
@@ -102,7 +102,7 @@ class Descriptions:
         if problem is not None:
             return _absent(name, ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if not self._facts.authorizer.authorize(
-            caller.principal, Operation.DESCRIBE, topic_resource(name)
+            caller.requester, Operation.DESCRIBE, topic_resource(name)
         ):
             return _absent(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "may not be described")
         found = self._metadata.image.topics.get(name)
@@ -135,7 +135,7 @@ def _no_producer(code: ErrorCode, message: str) -> pb.InitProducerIdResponse:
 
 
 def _context(caller: Caller, client_id: str) -> RequestContext:
-    return RequestContext(caller.principal, client_id, 0, 0, "GRPC", caller.peer, caller.request_id)
+    return RequestContext(caller.requester, client_id, 0, 0, "GRPC", caller.peer, caller.request_id)
 
 
 def _absent(name: str, code: ErrorCode, message: str) -> pb.DescribeTopicsResponse.Topic:

@@ -31,7 +31,7 @@ class BrokerDiagnostics(diagnostics_pb2_grpc.BrokerDiagnosticsServicer):
     ) -> pb.ListSlowRequestsResponse:
         """Return the slow requests that are kept, newest first."""
         if not self._facts.authorizer.authorize(
-            caller_of(context).principal, Operation.DESCRIBE, CLUSTER
+            caller_of(context).requester, Operation.DESCRIBE, CLUSTER
         ):
             return pb.ListSlowRequestsResponse(
                 error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,

@@ -164,7 +164,7 @@ class FetchStream:
             raise TidemarkError(hosted, hosted.name)
         resource = hosted.resource
         if not self._parts.facts.authorizer.authorize(
-            self._caller.principal, Operation.READ, resource
+            self._caller.requester, Operation.READ, resource
         ):
             raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         return hosted
@@ -195,7 +195,7 @@ class FetchStream:
         throttle_ms = 0
         if self._parts.facts.quotas.enabled:
             throttle_ms = self._parts.facts.quotas.fetched(
-                self._caller.principal, len(batches), self._parts.facts.clock.now_ms()
+                self._caller.requester.principal, len(batches), self._parts.facts.clock.now_ms()
             )
         hosted.counters.bytes_out += len(batches)
         await self._write(

@@ -49,7 +49,7 @@ class OffsetQueries:
         if isinstance(hosted, ErrorCode):
             return FoundOffset(hosted)
         resource = hosted.resource
-        if not self._facts.authorizer.authorize(caller.principal, Operation.DESCRIBE, resource):
+        if not self._facts.authorizer.authorize(caller.requester, Operation.DESCRIBE, resource):
             return FoundOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         marked = at_mark(
             hosted.partition,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from tidemark.codec.control_record import OwnerRecord, build_owner
-from tidemark.model.authorization import CLUSTER, Operation
+from tidemark.model.authorization import CLUSTER, Operation, Requester
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import CONSUMER_OFFSETS
 
@@ -24,12 +24,12 @@ def append_owned(
     appender: PartitionAppender,
     hosted: HostedPartition,
     command: AppendCommand,
-    principal: str,
+    requester: Requester,
 ) -> AppendOutcome:
     """Append batches of the shard's owner, or the record by which it becomes the owner."""
     if command.owner_epoch <= 0 or hosted.topic_partition.topic == CONSUMER_OFFSETS:
         return appender.refused(hosted, _NOT_FOR_CLIENTS)
-    if not facts.authorizer.authorize(principal, Operation.CLUSTER_ACTION, CLUSTER):
+    if not facts.authorizer.authorize(requester, Operation.CLUSTER_ACTION, CLUSTER):
         return appender.refused(hosted, _NOT_FOR_CLIENTS)
     if command.acks != ACKS_ALL:
         return appender.refused(hosted, _ALL_ONLY)

@@ -87,7 +87,7 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
         self, request: partition_store_pb2.DeleteRecordsRequest, context: Context
     ) -> partition_store_pb2.DeleteRecordsResponse:
         """Delete the records of a partition below an offset."""
-        return delete_records(self._deletion, request, caller_of(context).principal)
+        return delete_records(self._deletion, request, caller_of(context).requester)
 
     async def DescribeEndpoints(  # noqa: N802
         self, _request: partition_store_pb2.DescribeEndpointsRequest, context: Context

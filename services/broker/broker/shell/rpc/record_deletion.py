@@ -1,5 +1,6 @@
 """DeleteRecords over gRPC: the same deletion as over Kafka's protocol."""
 
+from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark_wire.v1 import partition_store_pb2 as pb
 
@@ -8,11 +9,11 @@ from broker.shell.wire_mapping import read_topic_id
 
 
 def delete_records(
-    deletion: RecordDeletion, request: pb.DeleteRecordsRequest, principal: str
+    deletion: RecordDeletion, request: pb.DeleteRecordsRequest, requester: Requester
 ) -> pb.DeleteRecordsResponse:
     """Delete the records of a partition below an offset."""
     try:
-        log_start = deletion.delete(_read(request), principal)
+        log_start = deletion.delete(_read(request), requester)
     except TidemarkError as refused:
         return pb.DeleteRecordsResponse(error_code=refused.code, error_message=refused.message)
     return pb.DeleteRecordsResponse(log_start_offset=log_start)

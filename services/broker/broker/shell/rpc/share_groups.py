@@ -81,8 +81,8 @@ class ShareGroups(share_pb2_grpc.ShareGroupsServicer):
         return share_pb2.ShareTransactionEndedResponse()
 
     async def _check(self, context: Context) -> None:
-        principal = caller_of(context).principal
-        if not self._facts.authorizer.authorize(principal, Operation.CLUSTER_ACTION, CLUSTER):
+        requester = caller_of(context).requester
+        if not self._facts.authorizer.authorize(requester, Operation.CLUSTER_ACTION, CLUSTER):
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "ClusterAction is needed")
 
     async def _change(

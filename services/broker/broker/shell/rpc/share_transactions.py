@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import grpc.aio
 from tidemark.codec.java_hash import shard_for_name
-from tidemark.model.authorization import Operation, group_resource
+from tidemark.model.authorization import Operation, Requester, group_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import Offset, ProducerEpoch, ProducerId, TopicId
 from tidemark.model.share_state import TransactionKey
@@ -54,9 +54,9 @@ class ShareTransactions(share_pb2_grpc.ShareTransactionsServicer):
         group takes part in the transaction first: otherwise nothing would end it there.
         """
         try:
-            principal = caller_of(context).principal
-            self._check(request, principal)
-            await self._take_part(request, principal)
+            requester = caller_of(context).requester
+            self._check(request, requester)
+            await self._take_part(request, requester)
         except TidemarkError as refused:
             return pb.AcknowledgeInTransactionResponse(
                 error_code=refused.code, error_message=refused.message
@@ -72,7 +72,7 @@ class ShareTransactions(share_pb2_grpc.ShareTransactionsServicer):
             ]
         )
 
-    def _check(self, request: pb.AcknowledgeInTransactionRequest, principal: str) -> None:
+    def _check(self, request: pb.AcknowledgeInTransactionRequest, requester: Requester) -> None:
         """Raise TidemarkError for a request that is invalid by itself, or not allowed."""
         refused = refused_ids(request.group_id, request.member_id)
         if refused is not None:
@@ -88,10 +88,12 @@ class ShareTransactions(share_pb2_grpc.ShareTransactionsServicer):
             words = f"a producer epoch of {request.producer_epoch}"
             raise TidemarkError(ErrorCode.INVALID_REQUEST, words)
         resource = group_resource(request.group_id)
-        if not self._facts.authorizer.authorize(principal, Operation.READ, resource):
+        if not self._facts.authorizer.authorize(requester, Operation.READ, resource):
             raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "no READ on the group")
 
-    async def _take_part(self, request: pb.AcknowledgeInTransactionRequest, principal: str) -> None:
+    async def _take_part(
+        self, request: pb.AcknowledgeInTransactionRequest, requester: Requester
+    ) -> None:
         """Add the group's state to the transaction. Raises TidemarkError."""
         topic = self._metadata.image.topics.get(SHARE_GROUP_STATE)
         if topic is None:
@@ -101,7 +103,7 @@ class ShareTransactions(share_pb2_grpc.ShareTransactionsServicer):
         state = TopicPartition(SHARE_GROUP_STATE, shard)
         producer = Producer(request.transactional_id, request.producer_id, request.producer_epoch)
         added = await self._relay.add_partitions(
-            Caller(principal, "", ""), producer, [state], transactions_v2=True
+            Caller(requester, "", ""), producer, [state], transactions_v2=True
         )
         if added[state] is not ErrorCode.NONE:
             words = f"{state} does not take part in the transaction: {added[state].name}"

@@ -72,7 +72,7 @@ class SharePartitionViews(share_pb2_grpc.SharePartitionsServicer):
         if not group_id:
             return Answer(ErrorCode.INVALID_REQUEST, "the group id is empty")
         if self._facts.authorizer.authorize(
-            caller_of(context).principal, Operation.DESCRIBE, group_resource(group_id)
+            caller_of(context).requester, Operation.DESCRIBE, group_resource(group_id)
         ):
             return None
         return Answer(ErrorCode.GROUP_AUTHORIZATION_FAILED, "no DESCRIBE on the group")

@@ -5,13 +5,14 @@ context that they use.
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import unquote
 
 import grpc.aio
+from tidemark.model.authorization import ANONYMOUS, Requester
 from tidemark.runtime.telemetry import REQUEST_ID
 
 END_OF_STREAM: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
 
-ANONYMOUS: Final = "User:ANONYMOUS"
 """Principal of every caller until callers are authenticated; the name is Kafka's."""
 
 
@@ -24,7 +25,7 @@ class PeerGoneError(Exception):
 class Caller(NamedTuple):
     """Client at the other end of a stream."""
 
-    principal: str
+    requester: Requester
     peer: str
     request_id: str
 
@@ -41,9 +42,16 @@ class StreamContext(Protocol):
         """Send one answer. At most one write at a time."""
 
 
+def host_of(peer: str) -> str:
+    """Return the address in gRPC's name of a peer, as ``ipv4:10.0.0.1:40000``; '' for others."""
+    family, _, rest = peer.partition(":")
+    return unquote(rest).rpartition(":")[0].strip("[]") if family in ("ipv4", "ipv6") else ""
+
+
 def caller_of(context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:
     """Return the caller, from the RPC's context."""
-    return Caller(ANONYMOUS, context.peer(), REQUEST_ID.get())
+    peer = context.peer()
+    return Caller(Requester(ANONYMOUS, host_of(peer)), peer, REQUEST_ID.get())
 
 
 async def receive(context: StreamContext) -> Any:

@@ -36,8 +36,8 @@ class TransactionMarkers(txn_pb2_grpc.TransactionMarkersServicer):
         self, request: txn_pb2.WriteMarkersRequest, context: Context
     ) -> txn_pb2.WriteMarkersResponse:
         """Append every marker, then wait until the in-sync replicas have them."""
-        principal = caller_of(context).principal
-        if not self._facts.authorizer.authorize(principal, Operation.CLUSTER_ACTION, CLUSTER):
+        requester = caller_of(context).requester
+        if not self._facts.authorizer.authorize(requester, Operation.CLUSTER_ACTION, CLUSTER):
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "ClusterAction is needed")
         if sum(len(one.targets) for one in request.markers) > MARKERS_MAX:
             await context.abort(

@@ -193,7 +193,7 @@ class _Call:
         self._request = request
         caller = caller_of(context)
         self._context = RequestContext(
-            caller.principal,
+            caller.requester,
             request.caller.client_id,
             0,
             0,
@@ -201,7 +201,7 @@ class _Call:
             caller.peer,
             caller.request_id,
         )
-        request.caller.principal = caller.principal
+        request.caller.principal, request.caller.host = caller.requester
         request.caller.request_id = caller.request_id
         left_s = context.time_remaining()
         self.timeout_s = RELAY_TIMEOUT_S if left_s is None else min(left_s, RELAY_TIMEOUT_S)
@@ -209,7 +209,7 @@ class _Call:
     def may(self, operation: Operation, transactional_id: str) -> bool:
         """True if the caller may do this to the transactional id."""
         resource = transactional_id_resource(transactional_id)
-        return self._authorizer.authorize(self._context.principal, operation, resource)
+        return self._authorizer.authorize(self._context.requester, operation, resource)
 
     def refuse_unless(self, operation: Operation, transactional_id: str) -> None:
         """Raises TidemarkError."""
@@ -221,14 +221,14 @@ class _Call:
         """Raises TidemarkError for a topic that the caller may not write."""
         resource, allowed = topic_resource(topic), self._authorizer.authorize
         if topic in INTERNAL_TOPICS or not allowed(
-            self._context.principal, Operation.WRITE, resource
+            self._context.requester, Operation.WRITE, resource
         ):
             raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"may not write {topic!r}")
 
     def refuse_unless_group(self, group_id: str) -> None:
         """Raises TidemarkError for a group whose offsets the caller may not commit."""
         resource, allowed = group_resource(group_id), self._authorizer.authorize
-        if not allowed(self._context.principal, Operation.READ, resource):
+        if not allowed(self._context.requester, Operation.READ, resource):
             raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, f"may not use {group_id!r}")
 
     async def ensure(self, topic: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tidemark.codec.java_hash import shard_for_name
 from tidemark.codec.records import RecordsError
+from tidemark.model.authorization import ANONYMOUS, Requester
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import Offset
 from tidemark.model.partition_leader import find_leader
@@ -56,9 +57,9 @@ does it before.
 SOURCE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Batches of the log that are read for one transaction; the first is read whole."""
 _ALL_IN_SYNC: Final = -1
-_PRINCIPAL: Final = "User:ANONYMOUS"
-_CALLER: Final = Caller(_PRINCIPAL, "", "")
-_CONTEXT: Final = RequestContext(_PRINCIPAL, None, 0, 0, "", "", "")
+_REQUESTER: Final = Requester(ANONYMOUS, "")
+_CALLER: Final = Caller(_REQUESTER, "", "")
+_CONTEXT: Final = RequestContext(_REQUESTER, None, 0, 0, "", "", "")
 _WALK_FAILURES = (
     DiskError,
     JobTooLargeError,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import grpc.aio
-from tidemark.model.authorization import CLUSTER, Operation, Resource
+from tidemark.model.authorization import CLUSTER, MEMBER, Operation, Requester, Resource
 from tidemark.model.errors import ErrorCode
 
 from controller.core.effects import Reply
@@ -35,15 +35,15 @@ async def ask(
 
 
 def refused(
-    node: ControllerNode, principal: str, operation: Operation, resources: Iterable[Resource]
+    node: ControllerNode, requester: Requester, operation: Operation, resources: Iterable[Resource]
 ) -> Reply | None:
     """Return the reply to a caller that is not allowed; None if it is."""
-    if all(node.authorizer.authorize(principal, operation, one) for one in resources):
+    if all(node.authorizer.authorize(requester, operation, one) for one in resources):
         return None
-    words = f"{principal or 'anonymous'} may not {operation.name}"
+    words = f"{requester.principal} may not {operation.name}"
     return Reply(NO_REQUEST, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, words)
 
 
 def refused_member(node: ControllerNode) -> Reply | None:
     """Return a reply to a broker or coordinator whose request about itself is not allowed."""
-    return refused(node, "", Operation.CLUSTER_ACTION, (CLUSTER,))
+    return refused(node, MEMBER, Operation.CLUSTER_ACTION, (CLUSTER,))

@@ -7,7 +7,7 @@ from controller.shell.node import ControllerNode
 from controller.shell.rpc.call import Context, ask, refused
 from controller.shell.wire_mapping import (
     read_growth,
-    read_principal,
+    read_requester,
     timeout_asked,
     topics_named,
     write_created_partitions,
@@ -19,7 +19,7 @@ async def handle(
 ) -> pb.CreatePartitionsResponse:
     """Add partitions to topics. Each topic succeeds or fails alone."""
     topics = topics_named(request)
-    if (denied := refused(node, read_principal(request), Operation.ALTER, topics)) is not None:
+    if (denied := refused(node, read_requester(request), Operation.ALTER, topics)) is not None:
         return write_created_partitions(denied, "")
     make = read_growth(request, node.dice())
     reply, hint = await ask(node, context, make, timeout_asked(request))

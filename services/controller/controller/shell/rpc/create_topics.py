@@ -10,7 +10,7 @@ from controller.shell.node import ControllerNode
 from controller.shell.rpc.call import Context, ask, refused
 from controller.shell.wire_mapping import (
     read_creation,
-    read_principal,
+    read_requester,
     timeout_asked,
     topics_named,
     write_created_topics,
@@ -28,7 +28,7 @@ async def handle(
 ) -> pb.CreateTopicsResponse:
     """Create topics. Each topic succeeds or fails alone."""
     topics = topics_named(request)
-    if (denied := refused(node, read_principal(request), Operation.CREATE, topics)) is not None:
+    if (denied := refused(node, read_requester(request), Operation.CREATE, topics)) is not None:
         return write_created_topics(denied, "")
     topic_ids = [_random_topic_id() for _ in topics]
     make = read_creation(request, topic_ids, node.dice())

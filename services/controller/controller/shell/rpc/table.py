@@ -49,7 +49,7 @@ from controller.shell.wire_mapping import (
     configs_named,
     read_config_changes,
     read_deletion,
-    read_principal,
+    read_requester,
     timeout_asked,
     topics_to_delete,
     write_altered_configs,
@@ -78,7 +78,7 @@ def _from_client(
     """
 
     async def handle(node: ControllerNode, request: ClientRequestT, context: Context) -> object:
-        denied = refused(node, read_principal(request), operation, resources(request))
+        denied = refused(node, read_requester(request), operation, resources(request))
         if denied is not None:
             return write(denied, "")
         make = read(request)

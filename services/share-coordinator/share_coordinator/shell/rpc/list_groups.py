@@ -10,7 +10,7 @@ from share_coordinator.shell.node import ShareCoordinatorNode
 from share_coordinator.shell.rpc.call import may
 from share_coordinator.shell.wire_mapping import (
     read_list,
-    read_principal,
+    read_requester,
     write_list_refusal,
     write_listed,
 )
@@ -22,7 +22,7 @@ async def handle(
     """List the groups of this coordinator's shards. While one of them is loading, the reply is its
     error, because a part of the list would be missing.
     """
-    query, principal = read_list(request), read_principal(request)
+    query, requester = read_list(request), read_requester(request)
     try:
         replies = [
             await ask_shard(node, shard, query, ListShareGroupsReply, context)
@@ -34,5 +34,5 @@ async def handle(
         group
         for reply in replies
         for group in reply.groups
-        if may(node, principal, Operation.DESCRIBE, group_resource(group.group_id))
+        if may(node, requester, Operation.DESCRIBE, group_resource(group.group_id))
     )

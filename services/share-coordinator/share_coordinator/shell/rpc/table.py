@@ -28,7 +28,7 @@ from share_coordinator.shell.wire_mapping import (
     read_describe,
     read_describe_offsets,
     read_heartbeat,
-    read_principal,
+    read_requester,
     read_state_reads,
     read_state_summaries,
     read_state_writes,
@@ -61,7 +61,7 @@ def _of_client(
     async def handle(node: ShareCoordinatorNode, request: ClientRequestT, context: Context) -> Any:
         try:
             group_id = group_named(request)
-            check_group(node, read_principal(request), operation, group_id)
+            check_group(node, read_requester(request), operation, group_id)
             return write(await ask(node, group_id, read(request), kind, context))
         except TidemarkError as refused:
             return refusal_of(response, refused)

@@ -10,7 +10,7 @@ from tidemark.runtime.coordinator.calls import ask
 
 from txn_coordinator.core.requests import Request
 from txn_coordinator.shell.node import TxnCoordinatorNode
-from txn_coordinator.shell.wire_mapping import FromCaller, read_principal
+from txn_coordinator.shell.wire_mapping import FromCaller, read_requester
 
 
 class WithProducerId(Protocol):
@@ -29,12 +29,12 @@ def check_allowed(
     node: TxnCoordinatorNode, request: FromCaller, operation: Operation, transactional_id: str
 ) -> None:
     """Raise TidemarkError for a caller that is not allowed."""
-    principal = read_principal(request)
+    requester = read_requester(request)
     resource = transactional_id_resource(transactional_id)
-    if not node.authorizer.authorize(principal, operation, resource):
+    if not node.authorizer.authorize(requester, operation, resource):
         raise TidemarkError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            f"{principal or 'anonymous'} may not {operation.name} {transactional_id}",
+            f"{requester.principal} may not {operation.name} {transactional_id}",
         )
 
 

@@ -1,13 +1,13 @@
 """ListTransactions."""
 
-from tidemark.model.authorization import Operation, transactional_id_resource
+from tidemark.model.authorization import Operation, Requester, transactional_id_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.coordinator.calls import Context, answered, ask_shard
 from tidemark_wire.v1 import txn_pb2 as pb
 
 from txn_coordinator.core.requests import ListTransactionsReply, TransactionView
 from txn_coordinator.shell.node import TxnCoordinatorNode
-from txn_coordinator.shell.wire_mapping import read_list, read_principal, write_listed
+from txn_coordinator.shell.wire_mapping import read_list, read_requester, write_listed
 
 
 async def handle(
@@ -23,13 +23,13 @@ async def handle(
             await ask_shard(node, shard, query, ListTransactionsReply, context)
             for shard in node.shards.owned()
         ]
-        return _merge(node, read_principal(request), replies)
+        return _merge(node, read_requester(request), replies)
 
     return write_listed(await answered(work(), ListTransactionsReply))
 
 
 def _merge(
-    node: TxnCoordinatorNode, principal: str, replies: list[ListTransactionsReply]
+    node: TxnCoordinatorNode, requester: Requester, replies: list[ListTransactionsReply]
 ) -> ListTransactionsReply:
     failed = next((one for one in replies if one.error_code is not ErrorCode.NONE), None)
     if failed is not None:
@@ -37,7 +37,7 @@ def _merge(
 
     def may_see(view: TransactionView) -> bool:
         resource = transactional_id_resource(view.transactional_id)
-        return node.authorizer.authorize(principal, Operation.DESCRIBE, resource)
+        return node.authorizer.authorize(requester, Operation.DESCRIBE, resource)
 
     return ListTransactionsReply(
         ErrorCode.NONE,

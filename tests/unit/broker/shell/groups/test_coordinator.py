@@ -11,6 +11,7 @@ from broker.core.groups.requests import OffsetCommit, OffsetToCommit, TopicOffse
 from broker.core.groups.reserved_ids import RESERVATION_MIN_MS
 from broker.shell.groups.coordinator import Groups
 from broker.shell.request_context import RequestContext
+from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
 from tidemark.model.topics import CONSUMER_OFFSETS
@@ -18,7 +19,7 @@ from tidemark_wire.v1 import share_pb2 as pb
 from unit.broker.shell.broker_worlds import OTHER, World, topic
 from waiting import until
 
-CONTEXT = RequestContext("User:me", "me", 1, 0, "CLIENT", "peer", "request-1")
+CONTEXT = RequestContext(Requester("User:me", ""), "me", 1, 0, "CLIENT", "peer", "request-1")
 ORDERS = TopicId(bytes([1]) * 16)
 
 

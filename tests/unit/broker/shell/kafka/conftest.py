@@ -12,6 +12,7 @@ from broker.shell.request_context import RequestContext
 from manual_clock import ManualClock
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import APIS, ApiKey
+from tidemark.model.authorization import Requester
 from tidemark.model.errors import TidemarkError
 from tidemark.model.ids import (
     BrokerEpoch,
@@ -143,7 +144,7 @@ def ask_of() -> AskOf:
         ) -> long_tail.Struct:
             version = APIS[api_key].max if version is None else version
             context = RequestContext(
-                "User:ANONYMOUS", "me", 1, version, "CLIENT", "peer", "request-1"
+                Requester("User:ANONYMOUS", ""), "me", 1, version, "CLIENT", "peer", "request-1"
             )
             body = long_tail.write_request(api_key, version, fields)
             request = long_tail.read_request(api_key, version, memoryview(body))

@@ -20,6 +20,7 @@ from tidemark.kafka.fetch import (
     read_fetch_response,
     write_fetch_request,
 )
+from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId, InstantMs, LeaderEpoch, PartitionEpoch, TopicId
 from tidemark.model.metadata import PartitionImage, TopicImage
@@ -210,7 +211,7 @@ class Fetcher:
     def __init__(self, world: FetchWorld, replica: int) -> None:
         self.world = world
         self.replica = replica
-        self.principal = "User:a"
+        self.requester = Requester("User:a", "")
         self.listener = SimpleNamespace(
             name="CLIENT",
             loop=SimpleNamespace(call_soon=lambda done, *a: world.calls.append(lambda: done(*a))),

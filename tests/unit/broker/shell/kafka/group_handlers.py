@@ -26,7 +26,7 @@ from manual_clock import ManualClock
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.kafka.error_responses import error_response
-from tidemark.model.authorization import Authorizer, Operation, Resource
+from tidemark.model.authorization import Authorizer, Operation, Requester, Resource
 from tidemark.model.errors import TidemarkError
 from tidemark.model.metadata import ClusterImage, TopicImage
 from tidemark.runtime.channel_pool import ChannelPool
@@ -43,8 +43,8 @@ class Rules(Authorizer):
     def __init__(self) -> None:
         self.denied: Denied = set()
 
-    def authorize(self, principal: str, operation: Operation, resource: Resource) -> bool:
-        super().authorize(principal, operation, resource)
+    def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
+        super().authorize(requester, operation, resource)
         return (operation, resource.name) not in self.denied
 
 
@@ -116,7 +116,7 @@ class GroupBroker:
         """Over the wire's bytes, both ways; a refusal of the whole becomes the typed error."""
         version = APIS[api_key].max if version is None else version
         context = RequestContext(
-            "User:me", "me", 1, version, "CLIENT", "10.0.0.7:4711", "request-1"
+            Requester("User:me", ""), "me", 1, version, "CLIENT", "10.0.0.7:4711", "request-1"
         )
         body = long_tail.write_request(api_key, version, fields)
         request = long_tail.read_request(api_key, version, memoryview(body))

@@ -14,6 +14,7 @@ from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import read_response, write_request
+from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import LeaderEpoch, Offset
 from tidemark.model.share_state import (
@@ -215,7 +216,7 @@ class Member:
         self.group = group
         self.version = version
         self.epoch = 0
-        self.principal = "User:a"
+        self.requester = Requester("User:a", "")
         self.listener = SimpleNamespace(name="CLIENT")
         self.reply: Any = None
         self.done: asyncio.Future[Any] = asyncio.Future()

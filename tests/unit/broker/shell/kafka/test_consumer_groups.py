@@ -23,6 +23,7 @@ from tidemark.model.authorization import (
     OPERATIONS_NOT_REQUESTED,
     Authorizer,
     Operation,
+    Requester,
     Resource,
     ResourceType,
 )
@@ -79,8 +80,8 @@ class Denying(Authorizer):
     def __init__(self, denied: ResourceType) -> None:
         self.denied = denied
 
-    def authorize(self, principal: str, operation: Operation, resource: Resource) -> bool:
-        assert super().authorize(principal, operation, resource)
+    def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
+        assert super().authorize(requester, operation, resource)
         return resource.resource_type is not self.denied
 
 
@@ -95,7 +96,9 @@ class Asker:
     def ask(self, api_key: ApiKey, fields: Mapping[str, object], version: int) -> Any:
         body = long_tail.write_request(api_key, version, fields)
         request = long_tail.read_request(api_key, version, memoryview(body))
-        context = RequestContext("User:me", "client", 1, version, "CLIENT", "10.0.0.1:5", "r")
+        context = RequestContext(
+            Requester("User:me", ""), "client", 1, version, "CLIENT", "10.0.0.1:5", "r"
+        )
         answer = asyncio.run(self._handle(api_key, request, context))
         written = long_tail.write_response(api_key, version, answer)
         return long_tail.read_response(api_key, version, memoryview(written))
@@ -262,6 +265,6 @@ def test_operations_are_told_when_asked_for() -> None:
     (told,) = asker.describe("g", include_authorized_operations=True)
     (untold,) = asker.describe("g")
     assert told.authorized_operations == Authorizer().authorized_operations(
-        "User:me", Resource(ResourceType.GROUP, "g")
+        Requester("User:me", ""), Resource(ResourceType.GROUP, "g")
     )
     assert untold.authorized_operations == OPERATIONS_NOT_REQUESTED

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 from tidemark.kafka.apis import ApiKey
-from tidemark.model.authorization import Authorizer, Operation, Resource, ResourceType
+from tidemark.model.authorization import Authorizer, Operation, Requester, Resource, ResourceType
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, BrokerId
 from tidemark.runtime.coordinator_client import CoordinatorClient
@@ -51,7 +51,7 @@ class Denying(Authorizer):
     def __init__(self, denied: ResourceType) -> None:
         self._denied = denied
 
-    def authorize(self, principal: str, operation: Operation, resource: Resource) -> bool:
+    def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
         return resource.resource_type is not self._denied
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.kafka.apis import ApiKey
-from tidemark.model.authorization import Authorizer, Operation, Resource
+from tidemark.model.authorization import Authorizer, Operation, Requester, Resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from unit.broker.shell.broker_worlds import OTHER, World, topic
 from unit.broker.shell.kafka.conftest import AskOf
@@ -18,7 +18,7 @@ class Permitting(Authorizer):
     def __init__(self, *permitted: Operation) -> None:
         self._permitted = permitted
 
-    def authorize(self, principal: str, operation: Operation, resource: Resource) -> bool:
+    def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
         return operation in self._permitted
 
 

@@ -8,10 +8,11 @@ from broker.shell.rpc.append_stream import AppendParts
 from broker.shell.rpc.fetch_stream import FetchStreamParts
 from broker.shell.rpc.offset_queries import OffsetQueries
 from broker.shell.rpc.streams import END_OF_STREAM, Caller
+from tidemark.model.authorization import Requester
 from tidemark_wire.v1 import common_pb2
 from unit.broker.shell.broker_parts import BrokerParts
 
-CALLER = Caller("User:ANONYMOUS", "peer", "request")
+CALLER = Caller(Requester("User:ANONYMOUS", ""), "peer", "request")
 PARTITION = common_pb2.TopicPartition(topic="orders", partition=0)
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import grpc.aio
 import pytest
 from broker.shell.rpc.transaction_relay import transactional_id_of
-from tidemark.model.authorization import Authorizer, Operation, Resource, ResourceType
+from tidemark.model.authorization import Authorizer, Operation, Requester, Resource, ResourceType
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidemark.runtime.coordinator_client import CoordinatorClient
@@ -99,7 +99,7 @@ class Denying(Authorizer):
     def __init__(self, denied: ResourceType) -> None:
         self._denied = denied
 
-    def authorize(self, principal: str, operation: Operation, resource: Resource) -> bool:
+    def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
         return resource.resource_type is not self._denied
 
 
