@@ -1,20 +1,22 @@
 """Brokers: registration, load by the metadata image, and log directories as brokers have them."""
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from pydantic import Field
-from tidemark.client.admin import requests as admin_requests
 from tidemark.client.admin.types import LogDir as ClientLogDir
 from tidemark.client.errors import error_for
-from tidemark.kafka.apis import ApiKey
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import BrokerImage, ClusterImage
 
 from controller.admin.cache import Aged
 from controller.admin.context import AdminContext
-from controller.admin.errors import from_cluster, not_found
+from controller.admin.errors import not_found
+from controller.admin.log_sizes import LogTotal, directories_with, log_totals
 from controller.admin.models import Model, PartitionName
+from controller.admin.per_image import PerImage, sorted_names
 
 NODES_AT_ONCE_MAX = 1_024
 
@@ -52,8 +54,13 @@ class LogDirectory(Model):
     error: str | None = Field(description="name of Kafka's error; null if it works")
     total_bytes: int | None = Field(description="size of the file system", examples=[10**12])
     usable_bytes: int | None = Field(examples=[6 * 10**11])
-    replicas: int = Field(examples=[60])
-    replica_bytes: int = Field(description="sum of its logs", examples=[10**9])
+    replicas: int | None = Field(
+        description="null if the broker has not reported its logs yet", examples=[60]
+    )
+    replica_bytes: int | None = Field(
+        description="sum of its logs; null if the broker has not reported them yet",
+        examples=[10**9],
+    )
 
 
 class LogDirectories(Model):
@@ -63,6 +70,13 @@ class LogDirectories(Model):
     directories: list[LogDirectory]
     age_ms: int | None = Field(description="age of the figures", examples=[120])
     problem: str | None = Field(description="reason why figures are missing or old")
+
+    @property
+    def replica_bytes(self) -> int | None:
+        """Sum of all logs of the broker, None if a directory lacks its own."""
+        sizes = [one.replica_bytes for one in self.directories]
+        known = [one for one in sizes if one is not None]
+        return sum(known) if len(known) == len(sizes) else None
 
 
 class ReplicaOfBroker(PartitionName):
@@ -97,23 +111,29 @@ def require_broker(ctx: AdminContext, broker_id: int) -> BrokerImage:
     return broker
 
 
-def _loads(image: ClusterImage) -> tuple[Counter[int], Counter[int], Counter[int]]:
-    leaders: Counter[int] = Counter()
-    replicas: Counter[int] = Counter()
-    in_sync: Counter[int] = Counter()
-    for topic in image.topics.values():
-        for one in topic.partitions:
-            leaders[one.leader] += 1
-            replicas.update(one.replicas)
-            in_sync.update(one.isr)
-    return leaders, replicas, in_sync
+class _Loads(NamedTuple):
+    """Leaders, replicas and replicas in sync, by broker."""
+
+    leaders: Counter[int]
+    replicas: Counter[int]
+    in_sync: Counter[int]
 
 
-def _view(
-    broker: BrokerImage, loads: tuple[Counter[int], Counter[int], Counter[int]]
-) -> BrokerView:
+def _count_loads(image: ClusterImage) -> _Loads:
+    parts = [one for topic in image.topics.values() for one in topic.partitions]
+    chained = itertools.chain.from_iterable
+    return _Loads(
+        Counter(one.leader for one in parts),
+        Counter(chained(one.replicas for one in parts)),
+        Counter(chained(one.isr for one in parts)),
+    )
+
+
+_loads: Final = PerImage(_count_loads)
+
+
+def _view(broker: BrokerImage, loads: _Loads) -> BrokerView:
     clients = next((one for one in broker.endpoints if one.listener != "INTERNAL"), None)
-    leaders, replicas, in_sync = loads
     stopping = "stopping" if broker.shutting_down else "online"
     return BrokerView(
         broker_id=broker.broker_id,
@@ -133,78 +153,97 @@ def _view(
             for one in broker.endpoints
         ],
         grpc_endpoint=broker.grpc_endpoint,
-        leaders=leaders[broker.broker_id],
-        replicas=replicas[broker.broker_id],
-        in_sync=in_sync[broker.broker_id],
+        leaders=loads.leaders[broker.broker_id],
+        replicas=loads.replicas[broker.broker_id],
+        in_sync=loads.in_sync[broker.broker_id],
     )
 
 
 # -- log directories
 
 
-async def raw_log_dirs(ctx: AdminContext, broker_id: int) -> Aged[list[ClientLogDir]]:
-    """Return the log directories of one broker as it reports them, with their age."""
-
-    async def fetch() -> list[ClientLogDir]:
-        answer = await ctx.brokers.ask(broker_id, ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
-        if answer.error_code:
-            raise from_cluster(error_for(answer.error_code, "describing log directories failed"))
-        return admin_requests.read_log_dirs(broker_id, answer)
-
-    return await ctx.cached("log-dirs", broker_id, fetch)
-
-
-async def log_dirs(ctx: AdminContext, broker_id: int) -> LogDirectories:
-    """Return the log directories of one broker. Raises AdminError if it is not registered."""
+async def log_dirs(ctx: AdminContext, broker_id: int, *, with_logs: bool = True) -> LogDirectories:
+    """Return the log directories of one broker; ``with_logs``: with the totals of their logs, which
+    may be older. Raises AdminError if it is not registered.
+    """
     require_broker(ctx, broker_id)
-    found = await raw_log_dirs(ctx, broker_id)
+    found = await ctx.cached("log-dirs", broker_id, lambda: directories_with(ctx, broker_id, ()))
+    totals: Aged[dict[str, LogTotal]] = Aged(None)
+    if with_logs:
+        totals = await ctx.cached_long(
+            "log-totals",
+            broker_id,
+            lambda: log_totals(ctx, broker_id, replica_keys(ctx, broker_id)),
+        )
+    ages = [one for one in (found.age_ms, totals.age_ms) if one is not None]
     return LogDirectories(
         broker_id=broker_id,
-        directories=[_directory(one) for one in found.value or ()],
-        age_ms=found.age_ms,
-        problem=found.problem,
+        directories=[_directory(one, totals.value) for one in found.value or ()],
+        age_ms=max(ages, default=None),
+        problem=found.problem or totals.problem,
     )
 
 
-async def all_log_dirs(ctx: AdminContext) -> Mapping[int, LogDirectories]:
+async def all_log_dirs(
+    ctx: AdminContext, *, with_logs: bool = True
+) -> Mapping[int, LogDirectories]:
     """Return the log directories of all brokers. A broker that is late has a problem."""
     ids = sorted(ctx.image.brokers)
-    found = await ctx.each(ids, lambda one: log_dirs(ctx, one))
+    found = await ctx.each(ids, lambda one: log_dirs(ctx, one, with_logs=with_logs))
     return {one: answer for one, answer in found.items() if isinstance(answer, LogDirectories)}
 
 
-def _directory(one: ClientLogDir) -> LogDirectory:
+def _directory(one: ClientLogDir, totals: Mapping[str, LogTotal] | None) -> LogDirectory:
+    total = None if totals is None else totals.get(one.path, LogTotal())
     return LogDirectory(
         path=one.path,
         error=error_for(one.error_code, "").code.name if one.error_code else None,
         total_bytes=one.total_bytes if one.total_bytes >= 0 else None,
         usable_bytes=one.usable_bytes if one.usable_bytes >= 0 else None,
-        replicas=len(one.replicas),
-        replica_bytes=sum(each.size_bytes for each in one.replicas.values()),
+        replicas=None if total is None else total.logs,
+        replica_bytes=None if total is None else total.size_bytes,
     )
+
+
+class ReplicaRow(NamedTuple):
+    """One replica of a broker, where there may be tens of thousands."""
+
+    topic_name: str
+    partition_id: int
+    is_leader: bool
+    is_in_sync: bool
+
+
+_rows: Final[PerImage[dict[BrokerId, list[ReplicaRow]]]] = PerImage(lambda _: {})
+"""Rows of the brokers that were asked for."""
+
+
+def replica_rows(ctx: AdminContext, broker_id: int) -> Sequence[ReplicaRow]:
+    """Return the replicas of one broker by topic and partition, sorted. Raises AdminError."""
+    require_broker(ctx, broker_id)
+    at, image = BrokerId(broker_id), ctx.image
+    known = _rows(image)
+    if at not in known:
+        known[at] = [
+            ReplicaRow(name, one.partition, one.leader == at, at in one.isr)
+            for name in sorted_names(image)
+            for one in image.topics[name].partitions
+            if at in one.replicas
+        ]
+    return known[at]
 
 
 def replica_keys(ctx: AdminContext, broker_id: int) -> list[tuple[str, int]]:
     """Return topic and partition of the replicas of one broker, sorted. Raises AdminError."""
-    require_broker(ctx, broker_id)
-    topics = ctx.image.topics
-    return [
-        (name, one.partition)
-        for name in sorted(topics)
-        for one in topics[name].partitions
-        if broker_id in one.replicas
-    ]
+    return [row[:2] for row in replica_rows(ctx, broker_id)]
 
 
 def replicas_of(
-    ctx: AdminContext, broker_id: int, keys: Iterable[tuple[str, int]] | None = None
+    ctx: AdminContext, broker_id: int, keys: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], ReplicaOfBroker]:
-    """Return the replicas of one broker by topic and partition: of ``keys``, or all, sorted. Raises
-    AdminError.
-    """
+    """Return the replicas of ``keys`` that one broker has, by topic and partition."""
     topics = ctx.image.topics
-    wanted = replica_keys(ctx, broker_id) if keys is None else keys
-    found = {(name, number): topics[name].partitions[number] for name, number in wanted}
+    found = {(name, number): topics[name].partitions[number] for name, number in keys}
     return {
         key: ReplicaOfBroker(
             topic_name=key[0],

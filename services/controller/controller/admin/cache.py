@@ -40,15 +40,23 @@ class _Entry(Generic[Value]):
 
 class AgedCache(Generic[Key, Value]):
     """Cache of answers. ``fresh_ms`` is the age below which an answer is not fetched again; a
-    failure stands for the same time, so that a dead node is not called by every request.
+    failure stands for the same time, so that a dead node is not called by every request. An answer
+    of an age below ``stale_ms`` is returned at once, while the next one is being fetched.
     """
 
     def __init__(
-        self, tasks: asyncio.TaskGroup, clock: Clock, *, fresh_ms: int, entries_max: int = 1_024
+        self,
+        tasks: asyncio.TaskGroup,
+        clock: Clock,
+        *,
+        fresh_ms: int,
+        stale_ms: int = 0,
+        entries_max: int = 1_024,
     ) -> None:
         self._tasks = tasks
         self._clock = clock
         self._fresh_ms = fresh_ms
+        self._stale_ms = stale_ms
         self._entries_max = entries_max
         self._entries: dict[Key, _Entry[Value]] = {}
 
@@ -62,9 +70,10 @@ class AgedCache(Generic[Key, Value]):
             entry = self._entries[key] = _Entry()
         if self._is_due(entry):
             entry.fetch = self._tasks.create_task(self._fetch(entry, fetch), name=f"fetch-{key}")
-        if entry.fetch is not None:
+        late = None
+        if entry.fetch is not None and not self._is_of_use(entry):
             await asyncio.wait([entry.fetch], timeout=wait_ms / 1_000)
-        late = f"no answer within {wait_ms} ms" if entry.fetch is not None else None
+            late = f"no answer within {wait_ms} ms" if entry.fetch is not None else None
         if entry.value is None:
             return Aged(None, None, entry.problem or late)
         age_ms = self._clock.now_ms() - entry.at_ms
@@ -77,6 +86,10 @@ class AgedCache(Generic[Key, Value]):
         if entry.failed_at_ms is not None and now - entry.failed_at_ms < self._fresh_ms:
             return False
         return entry.value is None or now - entry.at_ms >= self._fresh_ms
+
+    def _is_of_use(self, entry: _Entry[Value]) -> bool:
+        """True for an answer that is shown without waiting for the next one."""
+        return entry.value is not None and self._clock.now_ms() - entry.at_ms < self._stale_ms
 
     async def _fetch(self, entry: _Entry[Value], fetch: Callable[[], Awaitable[Value]]) -> None:
         try:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, Literal
 
 from pydantic import Field
@@ -19,7 +20,9 @@ from controller.admin.models import Model
 
 CLUSTER_WIDE: Final = ""
 ResourceKind = Literal["topic", "broker", "group"]
-RESOURCES_PER_CALL_MAX: Final = 250
+RESOURCES_PER_CALL_MAX: Final = 25
+"""More in one answer would hold up the event loops of the broker and of the controller."""
+_VIEWS_KEPT: Final = 4_096
 
 _SOURCES: Final = {
     "topic": "DYNAMIC_TOPIC_CONFIG",
@@ -141,8 +144,9 @@ async def _any(ctx: AdminContext, fields: admin_requests.Fields) -> Struct:
     return await ctx.brokers.ask_any(ApiKey.DESCRIBE_CONFIGS, fields)
 
 
+@lru_cache(_VIEWS_KEPT)
 def config_view(entry: ConfigEntry) -> ConfigView:
-    """Return the view of one setting."""
+    """Return the view of one setting. Most settings of most topics are equal."""
     return ConfigView(
         name=entry.name,
         value=None if entry.is_sensitive else entry.value,

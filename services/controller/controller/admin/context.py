@@ -54,6 +54,8 @@ class Shared:
     limits: AdminLimits
     answers: AgedCache[tuple[str, int], Any]
     """Answers of brokers, by kind of request and broker."""
+    totals: AgedCache[tuple[str, int], Any]
+    """Answers that cost a broker more, which are shown at a higher age."""
     events: EventLog
     operations: OperationStore
     idempotency: IdempotencyStore
@@ -126,6 +128,16 @@ class AdminContext:
     ) -> Aged[Value]:
         """Return a broker's answer, with its age; one that is late is a problem of this item."""
         return await self.shared.answers.get(
+            (kind, broker_id), fetch, wait_ms=self.shared.limits.page_wait_ms
+        )
+
+    async def cached_long(
+        self, kind: str, broker_id: int, fetch: Callable[[], Awaitable[Value]]
+    ) -> Aged[Value]:
+        """Like ``cached``, for what costs a broker more: an older answer is returned while the next
+        one is being fetched.
+        """
+        return await self.shared.totals.get(
             (kind, broker_id), fetch, wait_ms=self.shared.limits.page_wait_ms
         )
 

@@ -170,7 +170,7 @@ def _coordinators(ctx: AdminContext) -> Iterator[Problem]:
 async def _disks(ctx: AdminContext) -> list[Problem]:
     found: list[Problem] = []
     live = {one.broker_id for one in ctx.brokers.live()}
-    for broker_id, answer in (await brokers.all_log_dirs(ctx)).items():
+    for broker_id, answer in (await brokers.all_log_dirs(ctx, with_logs=False)).items():
         if answer.problem and broker_id in live:
             found.append(_silent(broker_id, answer.problem))
         for directory in answer.directories:

@@ -16,6 +16,7 @@ from controller.admin import topics
 from controller.admin.broker_calls import by_leader
 from controller.admin.context import AdminContext
 from controller.admin.errors import bad_value, conflict, not_found
+from controller.admin.log_sizes import leader_sizes
 from controller.admin.models import Input, Model, PartitionName
 
 MOVES_MAX = 20_000
@@ -212,7 +213,7 @@ async def plan_view(ctx: AdminContext, moves: Sequence[Move], notes: Sequence[st
     """Return the view of a plan, with the bytes that it copies as far as they are known."""
     image = ctx.image
     keys = [(move.partition.topic, move.partition.partition) for move in moves]
-    sizes = await topics.leader_sizes(ctx, by_leader(image, keys))
+    sizes = await leader_sizes(ctx, by_leader(image, keys))
     copied = [
         (len(move.adding), sizes.get((move.partition.topic, move.partition.partition)))
         for move in moves

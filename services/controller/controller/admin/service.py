@@ -24,6 +24,10 @@ from controller.shell.node import ControllerNode
 log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 1.0
+_TOTALS_FRESH: Final = 5
+"""Times rest.cache.ms for which totals of all logs of a broker are not asked for again."""
+_TOTALS_STALE: Final = 15
+"""Times rest.cache.ms up to which they are shown while they are asked for."""
 
 
 async def keep(run: Callable[[], Awaitable[None]]) -> None:
@@ -73,6 +77,12 @@ class AdminService:
                 page_wait_ms=config.rest_page_wait_ms, streams_max=config.rest_streams_max
             ),
             answers=AgedCache(self._tasks, self._clock, fresh_ms=config.rest_cache_ms),
+            totals=AgedCache(
+                self._tasks,
+                self._clock,
+                fresh_ms=_TOTALS_FRESH * config.rest_cache_ms,
+                stale_ms=_TOTALS_STALE * config.rest_cache_ms,
+            ),
             events=EventLog(self._image, self._clock),
             operations=OperationStore(self._session),
             idempotency=IdempotencyStore(self._session, self._clock),

@@ -1,10 +1,10 @@
 """Topics and partitions: the metadata image, offsets and sizes from leaders where wanted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pydantic import Field
-from tidemark.client.admin.types import LogDir
 from tidemark.client.errors import error_for
 from tidemark.kafka.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidemark.model.ids import NO_BROKER
@@ -13,20 +13,18 @@ from tidemark.model.topics import (
     CONSUMER_OFFSETS,
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
-    TopicPartition,
 )
 
-from controller.admin import brokers
 from controller.admin.broker_calls import by_leader
 from controller.admin.context import AdminContext
 from controller.admin.errors import TRY_AGAIN, AdminError, from_cluster, unknown_topic
+from controller.admin.log_sizes import PartitionKey, leader_sizes
 from controller.admin.models import ItemProblem, Model, PartitionName
 from controller.admin.paging import Page, page
+from controller.admin.per_image import PerTopic, sorted_names
 
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 READ_COMMITTED: Final = 1
-
-PartitionKey = tuple[str, int]
 
 
 class TopicView(Model):
@@ -93,26 +91,9 @@ def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
 
 
-class _Sorted:
-    """Sorted names of the topics of one image: sorted once, not for each page."""
-
-    def __init__(self) -> None:
-        self._topics: Mapping[str, TopicImage] = {}
-        self._names: list[str] = []
-
-    def names(self, image: ClusterImage) -> list[str]:
-        """Return the names of all topics, sorted."""
-        if image.topics is not self._topics:
-            self._topics, self._names = image.topics, sorted(image.topics)
-        return self._names
-
-
-_sorted = _Sorted()
-
-
 def topic_names(ctx: AdminContext, *, search: str = "", internal: bool = True) -> Sequence[str]:
     """Return the sorted names of all topics whose name contains ``search``, without case."""
-    names: Sequence[str] = _sorted.names(ctx.image)
+    names: Sequence[str] = sorted_names(ctx.image)
     if search:
         low = search.lower()
         names = [name for name in names if low in name.lower()]
@@ -129,8 +110,8 @@ async def list_topics(
 ) -> tuple[Page[str], list[TopicView]]:
     """Return one page of topics, by name. Raises AdminError for a wrong cursor."""
     found = page(topic_names(ctx, search=search, internal=internal), cursor, limit)
-    topics = ctx.image.topics
-    return found, [topic_view(topics[name]) for name in found.keys if name in topics]
+    views = topic_views(ctx.image)
+    return found, [views[name] for name in found.keys if name in views]
 
 
 async def get_topic(ctx: AdminContext, name: str) -> TopicView:
@@ -151,6 +132,10 @@ def topic_view(topic: TopicImage) -> TopicView:
         under_replicated_partitions=sum(len(one.isr) < len(one.replicas) for one in parts),
         reassigning_partitions=sum(one.is_reassigning for one in parts),
     )
+
+
+topic_views: Final = PerTopic(topic_view)
+"""Views of all topics of an image, by name."""
 
 
 async def list_partitions(ctx: AdminContext, name: str) -> list[PartitionView]:
@@ -221,8 +206,10 @@ async def offsets(
     image = ctx.image
     wanted = by_leader(image, partitions)
     leaderless = wanted.pop(NO_BROKER, [])
-    answers = await ctx.each(wanted, lambda leader: _bounds_at(ctx, leader, wanted[leader]))
-    sizes = await leader_sizes(ctx, wanted)
+    answers, sizes = await asyncio.gather(
+        ctx.each(wanted, lambda leader: _bounds_at(ctx, leader, wanted[leader])),
+        leader_sizes(ctx, wanted),
+    )
     found = {each: _missing(each, "the partition has no leader") for each in leaderless}
     for leader, group in wanted.items():
         answer = answers[leader]
@@ -316,36 +303,6 @@ async def at_time(
             found |= dict.fromkeys(wanted[leader], answer.message)
         else:
             found |= answer
-    return found
-
-
-async def leader_sizes(
-    ctx: AdminContext, wanted: Mapping[int, Iterable[PartitionKey]]
-) -> dict[PartitionKey, int]:
-    """Return the sizes of the logs of partitions, ``wanted`` by the broker that leads them, as far
-    as known.
-    """
-    leaders = [one for one in wanted if one != NO_BROKER]
-    answers = await ctx.each(leaders, lambda one: brokers.raw_log_dirs(ctx, one))
-    found: dict[PartitionKey, int] = {}
-    for leader, answer in answers.items():
-        if not isinstance(answer, AdminError):
-            found |= sizes_in(answer.value or (), wanted[leader])
-    return found
-
-
-def sizes_in(
-    directories: Iterable[LogDir], wanted: Iterable[PartitionKey]
-) -> dict[PartitionKey, int]:
-    """Return the sizes of some logs of a broker. A broker may have many more, which cost nothing
-    here. Pure.
-    """
-    keys, found = list(wanted), dict[PartitionKey, int]()
-    for directory in directories:
-        for key in keys:
-            replica = directory.replicas.get(TopicPartition(*key))
-            if replica is not None and not replica.is_future:
-                found[key] = replica.size_bytes
     return found
 
 

@@ -89,6 +89,8 @@ class Table(Generic[Row]):
     prefix: str = ""
     """Prefix of its parameters, where a page has several tables."""
     noun: str = "row"
+    is_ordered: bool = False
+    """True if rows come in the order of ``sort``, and need not be sorted by it again."""
     nouns: str = ""
     """Plural of ``noun``, if it is not formed with an s."""
 
@@ -105,7 +107,8 @@ class Table(Generic[Row]):
         if words:
             left = [row for row in left if _has_all(self.text_of(row).casefold(), words)]
         sort, column = self._chosen(query.get(self.parameter("sort"), self.sort))
-        if column is not None and column.sort_by is not None:
+        in_order = self.is_ordered and sort == self.sort
+        if column is not None and column.sort_by is not None and not in_order:
             left = sorted(left, key=_orderly(column.sort_by), reverse=sort.startswith("-"))
         per_page = _within(query.get(self.parameter("per"), ""), ROWS_DEFAULT, ROWS_MAX)
         pages = max(1, -(-len(left) // per_page))

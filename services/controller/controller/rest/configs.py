@@ -1,5 +1,6 @@
 """Configuration of topics, brokers and the cluster (read side), with ETags."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
@@ -92,6 +93,28 @@ def topic_config(here: Links, topic: str, view: admin.ConfigView) -> TopicConfig
     )
 
 
+def listed_topic_configs(
+    here: Links, topic: str, views: Iterable[admin.ConfigView]
+) -> list[dict[str, object]]:
+    """Return the same answers as ``topic_config`` as plain values. They are validated together: a
+    page has thousands of them.
+    """
+    base = here.url("topics", topic, "configs")
+    name = here.about(topic=topic).resource_name
+    return [
+        {
+            **dict(view),
+            "metadata": {
+                "self": f"{base}/{view.name}",
+                "resource_name": f"{name}/config={view.name}",
+            },
+            "cluster_id": here.cluster_id,
+            "topic_name": topic,
+        }
+        for view in views
+    ]
+
+
 def broker_config(here: Links, broker_id: int, view: admin.ConfigView) -> BrokerConfigData:
     """Return the answer for one setting of a broker."""
     at = ("brokers", broker_id, "configs", view.name)
@@ -123,7 +146,7 @@ async def all_topic_configs(
     """Return the settings of all topics; a page has the settings of `page_size` topics."""
     found, _ = await topics.list_topics(ctx, cursor=cursor, limit=page_size)
     answers = await admin.many_topics(ctx, found.keys)
-    data: list[TopicConfigData] = []
+    data: list[dict[str, object]] = []
     problems: list[ItemProblem] = []
     for name in found.keys:
         answer = answers.get(name)
@@ -132,9 +155,9 @@ async def all_topic_configs(
                 ItemProblem(item=name, error_code=answer.error_code, message=answer.message)
             )
             continue
-        data += [topic_config(here, name, one) for one in answer or ()]
-    return AllTopicConfigDataList(
-        metadata=here.listing(found.cursor, request), data=data, problems=problems
+        data += listed_topic_configs(here, name, answer or ())
+    return AllTopicConfigDataList.model_validate(
+        {"metadata": here.listing(found.cursor, request), "data": data, "problems": problems}
     )
 
 

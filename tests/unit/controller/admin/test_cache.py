@@ -24,10 +24,10 @@ def answering(value: str, calls: list[str]):  # type: ignore[no-untyped-def]
     return fetch
 
 
-async def in_cache(use) -> None:  # type: ignore[no-untyped-def]
+async def in_cache(use, stale_ms: int = 0) -> None:  # type: ignore[no-untyped-def]
     clock = ManualClock()
     async with asyncio.TaskGroup() as tasks:
-        cache: AgedCache[str, str] = AgedCache(tasks, clock, fresh_ms=1_000)
+        cache: AgedCache[str, str] = AgedCache(tasks, clock, fresh_ms=1_000, stale_ms=stale_ms)
         running = tasks.create_task(use(cache, clock))
         await running
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
@@ -56,6 +56,18 @@ def test_a_late_node_leaves_the_last_answer_with_its_age_and_the_reason() -> Non
         assert late == Aged("x", 5_000, "no answer within 1 ms")
 
     asyncio.run(in_cache(use))
+
+
+def test_a_usable_answer_does_not_wait_for_the_next_one() -> None:
+    async def use(cache: AgedCache[str, str], clock: ManualClock) -> None:
+        await cache.get("b1", answering("x", []), wait_ms=60_000)
+        clock.advance(4_999)
+        assert await cache.get("b1", slow, wait_ms=600_000) == Aged("x", 4_999)
+        clock.advance(1)
+        late = await cache.get("b1", slow, wait_ms=1)
+        assert late == Aged("x", 5_000, "no answer within 1 ms")
+
+    asyncio.run(in_cache(use, stale_ms=5_000))
 
 
 def test_a_node_that_never_answered_has_a_reason_and_no_value() -> None:

@@ -1,6 +1,6 @@
 """Sizes of logs from what brokers report of their directories."""
 
-from controller.admin.topics import sizes_in
+from controller.admin.log_sizes import LogTotal, sizes_in, with_logs
 from tidemark.client.admin.types import LogDir, ReplicaLog
 from tidemark.model.topics import TopicPartition
 
@@ -21,3 +21,9 @@ def test_the_logs_that_are_asked_for_are_found_in_any_directory() -> None:
 
 def test_a_copy_that_is_not_complete_is_not_the_log() -> None:
     assert sizes_in([SECOND, FIRST], [("orders", 0)]) == {("orders", 0): 70}
+
+
+def test_totals_add_up_over_several_answers_by_directory() -> None:
+    once = with_logs({}, [FIRST, SECOND])
+    assert once == {"/a": LogTotal(2, 75), "/b": LogTotal(2, 38)}
+    assert with_logs(once, [directory("/a"), SECOND])["/b"] == LogTotal(4, 76)

@@ -1,5 +1,7 @@
 """Filter, sort and pages of tables."""
 
+from dataclasses import replace
+
 import pytest
 from controller.console.tables import Column, Table
 
@@ -52,3 +54,10 @@ def test_a_page_says_which_rows_it_has() -> None:
     shown = TABLE.show(ROWS, {"per": "2", "page": "2"})
     assert (shown.first, shown.last, shown.total, shown.pages) == (3, 3, 3, 2)
     assert TABLE.show([], {}).first == 0
+
+
+def test_rows_that_come_in_order_are_sorted_by_other_columns_only() -> None:
+    ordered = replace(TABLE, is_ordered=True)
+    reverse = list(reversed(ROWS))
+    assert list(ordered.show(reverse, {}).rows) == reverse
+    assert ordered.show(reverse, {"sort": f"-{TABLE.sort}"}).rows != reverse

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Set
+from collections.abc import Collection
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
@@ -32,18 +32,26 @@ async def handle(
     """
     if not facts.authorizer.authorize(context.requester, Operation.DESCRIBE, CLUSTER):
         return {"error_code": int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "results": []}
-    asked = None
-    if request.topics is not None:
-        asked = {topic.topic: frozenset(topic.partitions) for topic in request.topics}
+    asked = _asked(table, request)
     opened = [path for path in facts.config.log_dirs if path not in disks.failed_directories]
     return {
         "error_code": int(ErrorCode.NONE),
         "results": [
-            _directory(table, path, manager, asked)
+            _directory(path, manager, asked)
             for path, manager in zip(opened, disks.log_managers, strict=True)
         ]
         + [_failed(path) for path in disks.failed_directories],
     }
+
+
+def _asked(table: PartitionTable, request: Struct) -> Collection[HostedPartition]:
+    """Return the partitions that are asked about and hosted here. Named ones are looked up: a
+    broker may have many others.
+    """
+    if request.topics is None:
+        return table.by_name.values()
+    named = {(one.topic, number) for one in request.topics for number in one.partitions}
+    return [table.by_name[key] for key in sorted(named) if key in table.by_name]
 
 
 def _failed(path: str) -> dict[str, object]:
@@ -55,17 +63,15 @@ def _failed(path: str) -> dict[str, object]:
 
 
 def _directory(
-    table: PartitionTable, path: str, manager: LogManager, asked: Mapping[str, Set[int]] | None
+    path: str, manager: LogManager, asked: Collection[HostedPartition]
 ) -> dict[str, object]:
     log_dir = os.path.abspath(path)
     if manager.fenced is not None:
         return _failed(path)
     topics: dict[str, list[dict[str, object]]] = {}
-    for hosted in table.by_name.values():
-        name, partition = hosted.topic_partition
-        wanted = asked is None or partition in asked.get(name, ())
-        if wanted and hosted.manager is manager:
-            topics.setdefault(name, []).append(_partition(hosted))
+    for hosted in asked:
+        if hosted.manager is manager:
+            topics.setdefault(hosted.topic_partition.topic, []).append(_partition(hosted))
     total_bytes, usable_bytes = _space(log_dir)
     return {
         "error_code": int(ErrorCode.NONE),

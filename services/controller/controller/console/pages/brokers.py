@@ -1,17 +1,17 @@
 """Brokers, and one broker: registration, load, log directories, configuration."""
 
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
 from controller.admin import brokers, configs
-from controller.admin.brokers import BrokerView, LogDirectories
+from controller.admin.brokers import BrokerView, LogDirectories, ReplicaRow
 from controller.console.figures import percent
 from controller.console.pages.config_table import CONFIGS
 from controller.console.tables import Column, Table
 from controller.console.visit import NotFoundError, Visit
 
-REPLICAS: Final[Table[Any]] = Table(
+REPLICAS: Final[Table[ReplicaRow]] = Table(
     columns=(
         Column("partition", "Partition", lambda row: (row.topic_name, row.partition_id)),
         Column("leader", "Leads", lambda row: row.is_leader),
@@ -19,6 +19,7 @@ REPLICAS: Final[Table[Any]] = Table(
     ),
     text_of=lambda row: f"{row.topic_name} {row.topic_name}-{row.partition_id}",
     sort="partition",
+    is_ordered=True,
     noun="replica",
 )
 BROKERS: Final[Table[BrokerView]] = Table(
@@ -47,10 +48,8 @@ async def show_all(visit: Visit) -> Response:
 async def show(visit: Visit, broker_id: str) -> Response:
     """Show one broker with its replicas."""
     broker = await brokers.get_broker(visit.admin, _number(broker_id))
-    replicas = brokers.replicas_of(visit.admin, broker.broker_id)
-    return visit.page(
-        "broker.html", broker=broker, replicas=visit.table(REPLICAS, replicas.values())
-    )
+    replicas = brokers.replica_rows(visit.admin, broker.broker_id)
+    return visit.page("broker.html", broker=broker, replicas=visit.table(REPLICAS, replicas))
 
 
 async def disks(visit: Visit, broker_id: str) -> Response:

@@ -29,6 +29,7 @@ TOPICS: Final[Table[TopicView]] = Table(
     ),
     text_of=lambda row: row.topic_name,
     sort="name",
+    is_ordered=True,
     noun="topic",
 )
 PARTITIONS: Final[Table[PartitionView]] = Table(
@@ -53,7 +54,8 @@ async def show_all(visit: Visit) -> Response:
     with_internal = visit.query.get("internal") == "yes"
     image = visit.image
     names = topics.topic_names(visit.admin, internal=with_internal)
-    shown = visit.table(TOPICS, [topics.topic_view(image.topics[name]) for name in names])
+    views = topics.topic_views(image)
+    shown = visit.table(TOPICS, [views[name] for name in names])
     hidden = sum(topics.is_internal(name) for name in image.topics) if not with_internal else 0
     figures = await _in_time(
         visit, topics.figures(visit.admin, [row.topic_name for row in shown.rows])
