@@ -21,6 +21,7 @@ pytestmark = pytest.mark.e2e
 
 DRY = {"dry_run": "true"}
 LEAVING = 4
+AWAY = 3
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +164,34 @@ def test_preferred_leaders_are_elected(rest: Api, topic: str) -> None:
 def leader(rest: Api, topic: str) -> int:
     replicas = rest.ok("listKafkaReplicas", topic_name=topic, partition_id=0)["data"]
     return int(next((one["broker_id"] for one in replicas if one["is_leader"]), -1))
+
+
+@pytest.mark.feature("AD12")
+def test_an_undrain_waits_for_a_broker_that_is_down(rest: Api, cluster: Cluster) -> None:
+    topic = created(rest, {"0": [AWAY, 1]})
+    assert rest.settled(rest.ok("drainBroker", broker_id=AWAY)["operation_id"])["progress"] == 1
+    wait_for(lambda: leader(rest, topic) == 1, "the other replica leads")
+    assert cluster.terminate(f"broker-{AWAY}")
+    try:
+        wait_for(lambda: in_sync(rest, topic) == [1], "the broker is not in sync")
+        begun = rest.ok("undrainBroker", broker_id=AWAY)["operation_id"]
+        wait_for(lambda: "alive and in sync" in said(rest, begun), "the operation says that")
+        assert rest.ok("getOperation", operation_id=begun)["state"] == "running"
+    finally:
+        cluster.restart(f"broker-{AWAY}")
+    assert rest.settled(begun)["state"] == "succeeded"
+    assert leader(rest, topic) == AWAY
+
+
+def in_sync(rest: Api, topic: str) -> list[int]:
+    replicas = rest.ok("listKafkaReplicas", topic_name=topic, partition_id=0)["data"]
+    return sorted(one["broker_id"] for one in replicas if one["is_in_sync"])
+
+
+def said(rest: Api, operation_id: str) -> str:
+    """Last message of an operation."""
+    messages = rest.ok("getOperation", operation_id=operation_id)["messages"]
+    return str(messages[-1]["text"]) if messages else ""
 
 
 # -- transactions

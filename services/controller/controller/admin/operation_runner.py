@@ -78,13 +78,14 @@ class OperationRunner:
         moves = await self._store.moves(operation_id)
         refusals = self._refusals.setdefault(operation_id, {})
         refused = frozenset(at for at, count in refusals.items() if count >= _REFUSALS_MAX)
-        step = next_step(self._ctx.image, operation, moves, refused)
+        now_ms = self._ctx.shared.clock.wall_ms()
+        step = next_step(self._ctx.image, operation, moves, refused, now_ms=now_ms)
         problem = None
         try:
             problem = await self._perform(step, refusals)
         except AdminError as failed:
             problem = failed.message
-        after = _after(operation, step, problem, refused, self._ctx.shared.clock.wall_ms())
+        after = _after(operation, step, problem, refused, now_ms)
         if after != operation:
             await self._store.update(after, version)
         if after.is_finished:
@@ -123,12 +124,13 @@ def _after(
     """Return the operation after a step."""
     state = operation.state
     if step.done:
-        state = "failed" if refused else "succeeded"
+        state = "failed" if refused or step.waiting else "succeeded"
         state = "cancelled" if operation.state == "cancelling" else state
     elif state == "pending":
         state = "running"
     texts = [] if problem is None else [problem]
-    if step.progress != operation.progress or step.done:
+    begins_to_wait = step.waiting > 0 and problem is None
+    if step.progress != operation.progress or step.done or begins_to_wait:
         texts.append(step.text)
     after = operation.model_copy(
         update={

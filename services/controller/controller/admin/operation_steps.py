@@ -18,6 +18,8 @@ from controller.admin.models import Model
 MOVING_MAX: Final = 100
 """Partitions of one operation that are being moved at a time."""
 MESSAGES_MAX: Final = 50
+WAIT_MS_MAX: Final = 10 * 60_000
+"""Time without progress after which an operation no longer waits for brokers to be in sync."""
 
 Kind = Literal["reassign", "drain", "undrain", "decommission"]
 State = Literal["pending", "running", "cancelling", "succeeded", "failed", "cancelled"]
@@ -53,7 +55,11 @@ class Operation(Model):
 
 
 class Step(NamedTuple):
-    """Next actions of an operation, and how far it is. Finished if there are none and ``done``."""
+    """Next actions of an operation, and how far it is. Finished if there are none and ``done``.
+
+    ``waiting`` counts partitions whose leader cannot be elected yet. If such are left when it is
+    done, it has given up.
+    """
 
     submit: list[Move]
     cancel: list[TopicPartition]
@@ -61,6 +67,7 @@ class Step(NamedTuple):
     progress: float
     done: bool
     text: str
+    waiting: int = 0
 
 
 def next_step(
@@ -68,13 +75,17 @@ def next_step(
     operation: Operation,
     moves: Sequence[Move],
     refused: frozenset[TopicPartition],
+    *,
+    now_ms: int,
 ) -> Step:
-    """Return the next step. ``refused`` are partitions whose move the controller has refused."""
+    """Return the next step. ``refused`` are partitions whose move the controller has refused,
+    ``now_ms`` is the wall time.
+    """
     if operation.state == "cancelling":
         return _cancelling(image, operation, moves)
     submit: list[Move] = []
     elect: list[TopicPartition] = []
-    finished = moving = 0
+    finished = moving = waiting = 0
     for move in moves:
         part = _partition(image, move.partition)
         if part is None or move.partition in refused or part.replicas == move.after:
@@ -82,6 +93,8 @@ def next_step(
                 moving += 1
             elif part is not None and _wants_election(image, operation, part):
                 elect.append(move.partition)
+            elif part is not None and _lacks_leader(operation, part):
+                waiting += 1
             else:
                 finished += 1
         elif _target(part) == move.after:
@@ -93,17 +106,30 @@ def next_step(
     room = max(0, MOVING_MAX - moving)
     total = max(1, len(moves))
     left = len(submit) + moving + len(elect)
-    text = f"{finished} of {len(moves)} partitions are done"
-    if refused:
-        text += f", {len(refused)} of them were refused"
+    gives_up = not left and waiting > 0 and now_ms - operation.updated_ms >= WAIT_MS_MAX
     return Step(
         submit[:room],
         [],
         [] if submit or moving else elect,
         min(1.0, finished / total),
-        not left,
-        text,
+        gives_up or not left + waiting,
+        _text(finished, len(moves), len(refused), waiting=waiting, gives_up=gives_up),
+        waiting,
     )
+
+
+def _text(finished: int, total: int, refused: int, *, waiting: int, gives_up: bool) -> str:
+    text = f"{finished} of {total} partitions are done"
+    if refused:
+        text += f", {refused} of them were refused"
+    if waiting and not gives_up:
+        text += f", {waiting} wait until the broker that is to lead them is alive and in sync"
+    if gives_up:
+        text += (
+            f"; {waiting} are left: the broker that is to lead them was not in sync for"
+            f" {WAIT_MS_MAX // 60_000} min; repeat the operation once it is"
+        )
+    return text
 
 
 def _cancelling(image: ClusterImage, operation: Operation, moves: Sequence[Move]) -> Step:
@@ -141,6 +167,15 @@ def _wants_election(image: ClusterImage, operation: Operation, part: PartitionIm
     return part.leader != first and first in part.isr and alive
 
 
+def _lacks_leader(operation: Operation, part: PartitionImage) -> bool:
+    """True while an operation has not reached its purpose: a broker that is drained still leads, or
+    one whose drain is undone does not lead again.
+    """
+    if operation.action == "undrain":
+        return part.replicas[0] == operation.broker_id != part.leader
+    return operation.action == "drain" and part.leader == operation.broker_id
+
+
 def drain_moves(image: ClusterImage, broker_id: int) -> tuple[list[Move], int]:
     """Return orders of replicas in which a broker comes last, and the number of partitions that
     have no other replica.
@@ -163,11 +198,15 @@ def drain_moves(image: ClusterImage, broker_id: int) -> tuple[list[Move], int]:
 
 
 def restored(image: ClusterImage, drained: Sequence[Move]) -> list[Move]:
-    """Return the moves that undo a drain: of partitions whose replicas are still the same."""
+    """Return the moves that undo a drain, of partitions whose replicas are still the same. A move
+    whose order is restored already is there if the first replica does not lead.
+    """
     found: list[Move] = []
     for move in drained:
         part = _partition(image, move.partition)
-        if part is not None and not part.is_reassigning and set(part.replicas) == set(move.before):
-            now = tuple(int(one) for one in part.replicas)
+        if part is None or part.is_reassigning or set(part.replicas) != set(move.before):
+            continue
+        now = tuple(int(one) for one in part.replicas)
+        if now != move.before or part.leader != move.before[0]:
             found.append(Move(move.partition, now, move.before))
     return found

@@ -132,9 +132,7 @@ async def _undrained(ctx: AdminContext, broker_id: int) -> list[Move]:
                 earlier[move.partition] = move
     if not found:
         raise conflict(f"broker {broker_id} is not drained", field="broker_id")
-    return [
-        move for move in restored(ctx.image, list(earlier.values())) if move.before != move.after
-    ]
+    return restored(ctx.image, list(earlier.values()))
 
 
 async def _begin(
