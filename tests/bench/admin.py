@@ -1,18 +1,25 @@
-"""List pages of REST and console over 10,000 topics, 40,000 partitions and 2,000 groups.
+"""List pages of REST and console over 10,000 topics, 40,000 partitions and 2,000 groups, and a
+producer beside them.
 
 A real cluster has them: every partition is a log on a broker's disk, and figures come from the
 brokers. The time is that of a client on the same machine, the CPU that of the controller's process.
 """
 
+import concurrent.futures
 import http.client
+import itertools
 import statistics
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from bench.processes import cpu_seconds
+from bench.replication import SMALL_BYTES, paced_of, started
+from bench.replication_catch_up import percentile
+from bench.replication_load import ReplicatedPlan
 from bench.report import Row
 from e2e.clusters import Cluster, started_cluster
 from tidemark.cli.dev.layout import HOST
@@ -24,6 +31,14 @@ GROUPS: Final = 2_000
 BROKERS: Final = 3
 PAGE_MS_MAX: Final = 300.0
 REQUESTS: Final = 40
+PAGES_S: Final = 10
+"""Pages asked for in a second beside the producer: all of them in turns."""
+PRODUCE_RATE_S: Final = 200
+PRODUCE_S: Final = 8
+PRODUCE_P99_TIMES: Final = 1.25
+PRODUCE_P99_MORE_MS: Final = 1.0
+"""The producer's p99 may differ by this factor and this much: two equal runs differ as much."""
+_PACED: Final = "paced"
 _WARM: Final = 3
 _PER_REQUEST: Final = 250
 """Topics of one request to create some."""
@@ -75,14 +90,20 @@ def bench_admin(directory: Path, *, runs: int) -> list[Row]:
     """A row for each page."""
     with filled(directory) as cluster:
         pid = cluster.pid("controller-1")
-        port = cluster.layout.member("controller-1").ports["rest"]
-        connection = http.client.HTTPConnection(HOST, port, timeout=_WAIT_S)
+        connection = connected(cluster)
         below = f"/v3/clusters/{_cluster_id(connection)}/"
         paths = [*((f"REST {path}", below + path) for path in REST)]
         paths += [(f"console {path}", path) for path in CONSOLE]
         rows = [_measured(connection, pid, name, path, runs=runs) for name, path in paths]
         connection.close()
+        rows += bench_produce_beside(cluster, [path for _, path in paths], runs=runs)
     return rows
+
+
+def connected(cluster: Cluster) -> http.client.HTTPConnection:
+    """A connection to the REST listener of the controller."""
+    port = cluster.layout.member("controller-1").ports["rest"]
+    return http.client.HTTPConnection(HOST, port, timeout=_WAIT_S)
 
 
 @contextmanager
@@ -109,6 +130,89 @@ def filled(directory: Path) -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.end()
+
+
+def bench_produce_beside(cluster: Cluster, paths: Sequence[str], *, runs: int) -> list[Row]:
+    """A producer with acks=all at a fixed rate, alone and while pages are asked for. Both in turns;
+    the median of the runs.
+    """
+    with sync.Admin(cluster.kafka()) as admin:
+        admin.create_topics([NewTopic(_PACED, assignments=[[1, 2, 3]])])
+    plan = ReplicatedPlan(
+        cluster.layout.member("broker-1").ports["client"],
+        _PACED,
+        SMALL_BYTES,
+        batches=1,
+        requests=PRODUCE_RATE_S * PRODUCE_S,
+        rate_s=PRODUCE_RATE_S,
+    )
+    paced(plan)  # the first requests of a topic wait for its replicas
+    found: dict[bool, list[dict[str, float]]] = {False: [], True: []}
+    for _ in range(runs):
+        for asked in (False, True):
+            with asking(cluster, paths if asked else ()) as pages:
+                latencies = paced(plan)
+            found[asked].append({**latencies, "pages_s": len(pages) / PRODUCE_S})
+    alone, beside = (
+        {key: statistics.median(one[key] for one in found[asked]) for key in found[asked][0]}
+        for asked in (False, True)
+    )
+    rows = [_produce_row("pages are not asked for", alone)]
+    rows.append(_produce_row(f"{PAGES_S} pages a second are asked for", beside))
+    most = alone["p99"] * PRODUCE_P99_TIMES + PRODUCE_P99_MORE_MS
+    rows[1].bound, rows[1].held = f"p99 <{most:.1f} ms", beside["p99"] < most
+    rows[1].ratio = beside["p99"] / alone["p99"]
+    return rows
+
+
+def _produce_row(name: str, found: dict[str, float]) -> Row:
+    row = Row(
+        f"administration: acks=all, {SMALL_BYTES} B x {PRODUCE_RATE_S}/s, 3 replicas",
+        name,
+        requests_s=PRODUCE_RATE_S,
+        p50_ms=found["p50"],
+        p99_ms=found["p99"],
+    )
+    row.extra = {"pages_s": found["pages_s"], "load_late_ms": found["late"]}
+    return row
+
+
+def paced(plan: ReplicatedPlan) -> dict[str, float]:
+    """Latencies of one load, without its first half second."""
+    with started(plan) as load:
+        done = paced_of(load)
+    took = done.took_ms[PRODUCE_RATE_S // 2 :]
+    return {
+        "p50": statistics.median(took),
+        "p99": percentile(took, 0.99),
+        "late": done.late_ms_max,
+    }
+
+
+@contextmanager
+def asking(cluster: Cluster, paths: Sequence[str]) -> Iterator[list[str]]:
+    """Ask for pages, one after another, at ``PAGES_S``, in a thread. Yields those answered."""
+    over, answered = threading.Event(), list[str]()
+
+    def ask() -> None:
+        connection = connected(cluster)
+        due = time.perf_counter()
+        for path in itertools.cycle(paths):
+            due = max(due + 1 / PAGES_S, time.perf_counter())
+            if over.wait(due - time.perf_counter()):
+                break
+            status, _ = _get(connection, path)
+            assert status == http.client.OK, (path, status)
+            answered.append(path)
+        connection.close()
+
+    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as pool:
+        asked = pool.submit(ask)
+        try:
+            yield answered
+        finally:
+            over.set()
+        asked.result()
 
 
 def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
