@@ -1,5 +1,5 @@
 """IncrementalAlterConfigs (44, KIP-339) and AlterConfigs (33): relayed to the controller, which
-validates values.
+validates values. Levels of loggers are this broker's own, and changed here (KIP-412).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.coordinator import Groups
 from broker.shell.kafka.broker_configs import CLUSTER_WIDE
+from broker.shell.kafka.broker_loggers import alter_levels, check_broker
 from broker.shell.kafka.config_resources import ConfigResourceType
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import AlterationResult, ConfigAlteration, ConfigChange
@@ -79,6 +80,9 @@ async def _relay(
                 raise TidemarkError(
                     ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
                 )
+            if _is_logger(resource) and read is _incremental:
+                _alter_loggers(facts, resource, context, validate_only=request.validate_only)
+                continue
             _check_resource(facts, resource, context)
             alteration = read(resource)
             if alteration.resource_type == ConfigResourceType.GROUP:
@@ -101,6 +105,21 @@ async def _relay(
             for result in answers.values()
         ]
     }
+
+
+def _is_logger(resource: Struct) -> bool:
+    return bool(resource.resource_type == ConfigResourceType.BROKER_LOGGER)
+
+
+def _alter_loggers(
+    facts: BrokerFacts, resource: Struct, context: RequestContext, *, validate_only: bool
+) -> None:
+    """Raises TidemarkError if the levels are not altered."""
+    if not facts.authorizer.authorize(context.principal, Operation.ALTER_CONFIGS, CLUSTER):
+        raise TidemarkError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
+    check_broker(resource.resource_name, facts.broker_id)
+    _check_keys(resource, [])
+    alter_levels(resource.configs, validate_only=validate_only)
 
 
 def _check_resource(facts: BrokerFacts, resource: Struct, context: RequestContext) -> None:

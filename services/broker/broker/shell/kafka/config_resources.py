@@ -27,6 +27,7 @@ class ConfigResourceType(IntEnum):
 LISTED: Final = (
     ConfigResourceType.TOPIC,
     ConfigResourceType.BROKER,
+    ConfigResourceType.BROKER_LOGGER,
     ConfigResourceType.CLIENT_METRICS,
     ConfigResourceType.GROUP,
 )
@@ -50,10 +51,9 @@ async def handle(
     named = []
     if ConfigResourceType.TOPIC in asked:
         named += [(ConfigResourceType.TOPIC, name) for name in sorted(metadata.image.topics)]
-    if ConfigResourceType.BROKER in asked:
-        named += [
-            (ConfigResourceType.BROKER, str(broker)) for broker in sorted(metadata.image.brokers)
-        ]
+    for of_brokers in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
+        if of_brokers in asked:
+            named += [(of_brokers, str(broker)) for broker in sorted(metadata.image.brokers)]
     if ConfigResourceType.GROUP in asked:
         named += [(ConfigResourceType.GROUP, name) for name in sorted(metadata.image.group_configs)]
     return _answer(ErrorCode.NONE, named)

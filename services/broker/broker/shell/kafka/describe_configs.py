@@ -1,10 +1,11 @@
 """DescribeConfigs (32): the configuration of topics, of groups, of this broker, and of all brokers
-together.
+together, and the levels of this broker's loggers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import CLUSTER, Operation, group_resource, topic_resource
@@ -15,14 +16,20 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.broker_configs import (
     CLUSTER_WIDE,
+    ConfigSource,
+    Setting,
     ShownConfig,
     broker_configs_shown,
     cluster_configs_shown,
     group_configs_shown,
     topic_configs_shown,
 )
+from broker.shell.kafka.broker_loggers import check_broker, logger_levels
 from broker.shell.kafka.config_resources import ConfigResourceType
 from broker.shell.request_context import RequestContext
+
+_UNTYPED: Final = 0
+"""Type of a logger's level, as in Kafka."""
 
 
 async def handle(
@@ -65,6 +72,8 @@ def _shown(
         return _broker_shown(facts, metadata, resource.resource_name, context)
     if resource.resource_type == ConfigResourceType.GROUP:
         return _group_shown(facts, metadata, resource.resource_name, context)
+    if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
+        return _loggers_shown(facts, resource.resource_name, context)
     raise TidemarkError(
         ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
     )
@@ -106,6 +115,23 @@ def _broker_shown(
     return broker_configs_shown(facts.config, metadata.image, facts.broker_id)
 
 
+def _loggers_shown(facts: BrokerFacts, name: str, context: RequestContext) -> list[ShownConfig]:
+    if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE_CONFIGS, CLUSTER):
+        raise TidemarkError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
+    check_broker(name, facts.broker_id)
+    return [
+        ShownConfig(
+            logger,
+            (Setting(logger, level, ConfigSource.DYNAMIC_BROKER_LOGGER),),
+            _UNTYPED,
+            "",
+            read_only=False,
+            is_sensitive=False,
+        )
+        for logger, level in logger_levels().items()
+    ]
+
+
 def _group_shown(
     facts: BrokerFacts, metadata: MetadataCache, name: str, context: RequestContext
 ) -> list[ShownConfig]:
@@ -145,7 +171,7 @@ def _entry(config: ShownConfig, *, with_settings: bool, with_doc: bool) -> dict[
             }
             for setting in config.settings
         ]
-        if with_settings
+        if with_settings and config.source is not ConfigSource.DYNAMIC_BROKER_LOGGER
         else [],
         "config_type": config.type_number,
         "documentation": config.doc if with_doc else None,

@@ -57,7 +57,8 @@ def test_a_broker_shows_all_its_keys_and_the_cluster_only_what_is_set(ask: Ask) 
         (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
-        (LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "2", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "one", ErrorCode.INVALID_REQUEST),
         (GROUP, "", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -197,7 +198,7 @@ def test_the_old_alter_replaces_everything(
         (TOPIC, "t", [change("a", 0, "1"), change("a", 0, "2")], "duplicate config keys"),
         (TOPIC, "t", [change("a", 9, "1")], "Unknown operation type 9 for config a"),
         (BROKER, "one", [], "Broker id must be an integer, but it is: one"),
-        (LOGGER, "1", [], "Unsupported resource type: 8"),
+        (LOGGER, "2", [], "Unexpected node id. Expected 1, but received 2"),
         (GROUP, "", [], "Default group resources are not allowed."),
     ],
 )
@@ -230,7 +231,11 @@ def test_a_resource_given_twice_is_refused_once(ask: Ask, controller: StubContro
         (
             1,
             [],
-            [("compacted", 2), ("orders", 2), ("1", 4), ("2", 4), ("3", 4), ("billing", 32)],
+            [
+                *(("compacted", 2), ("orders", 2)),
+                *(("1", 4), ("2", 4), ("3", 4), ("1", 8), ("2", 8), ("3", 8)),
+                ("billing", 32),
+            ],
         ),
     ],
 )
