@@ -115,7 +115,7 @@ def _alter_loggers(
     facts: BrokerFacts, resource: Struct, context: RequestContext, *, validate_only: bool
 ) -> None:
     """Raises TidemarkError if the levels are not altered."""
-    if not facts.authorizer.authorize(context.principal, Operation.ALTER_CONFIGS, CLUSTER):
+    if not facts.authorizer.authorize(context.requester, Operation.ALTER_CONFIGS, CLUSTER):
         raise TidemarkError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
     check_broker(resource.resource_name, facts.broker_id)
     _check_keys(resource, [])

@@ -116,7 +116,7 @@ def _broker_shown(
 
 
 def _loggers_shown(facts: BrokerFacts, name: str, context: RequestContext) -> list[ShownConfig]:
-    if not facts.authorizer.authorize(context.principal, Operation.DESCRIBE_CONFIGS, CLUSTER):
+    if not facts.authorizer.authorize(context.requester, Operation.DESCRIBE_CONFIGS, CLUSTER):
         raise TidemarkError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
     check_broker(name, facts.broker_id)
     return [
