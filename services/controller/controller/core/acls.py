@@ -22,7 +22,7 @@ PATTERNS_MAX: Final = 200_000
 PATTERN_CHARS_MAX: Final = 128 * 1024
 """Longest access control list of a pattern, in characters: it is one znode."""
 ENTRY_CHARS: Final = 24
-"""Characters of an entry beside its principal and host."""
+"""Characters of an entry without its principal and host."""
 
 Draft = dict[ResourcePattern, frozenset[AclEntry]]
 
