@@ -64,10 +64,8 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self._limits = listener.limits
         self.requester = Requester(ANONYMOUS, "")
-        self.peer = ""
-        self.address = ""
-        self.touched = True
-        self.ending = False
+        self.peer = self.address = ""
+        self.touched, self.ending = True, False
         self.headers = HeaderReader()
         self.order = RequestOrder()
         self.times, self.listener_name = listener.counters.times, listener.name
