@@ -1,10 +1,15 @@
-"""APIs for operators, asked by unmodified clients of a real cluster: levels of loggers."""
+"""APIs for operators, asked by unmodified clients of a real cluster: levels of loggers, finished
+transactions.
+"""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 from e2e.clusters import Cluster
+from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.e2e]
 
@@ -25,6 +30,15 @@ def level_of(admin: KafkaAdminClient, broker: str) -> str:
     return level
 
 
+def is_complete(admin: KafkaAdminClient, name: str) -> bool:
+    return "COMPLETE" in str(admin.describe_transactions([name])[name].state).upper()
+
+
+def listed(admin: KafkaAdminClient, duration_ms: int | None) -> set[str]:
+    found = admin.list_transactions(duration_filter_ms=duration_ms)
+    return {one.transactional_id for of_broker in found.values() for one in of_broker}
+
+
 @pytest.mark.feature("Y01")
 def test_the_level_of_a_logger_is_set_on_one_broker(admin: KafkaAdminClient) -> None:
     assert (level_of(admin, "1"), level_of(admin, "2")) == ("INFO", "INFO")
@@ -32,3 +46,20 @@ def test_the_level_of_a_logger_is_set_on_one_broker(admin: KafkaAdminClient) -> 
         altered = ConfigResource(ConfigResourceType.BROKER_LOGGER, "2", {LOGGER: change})
         admin.alter_configs([altered])
         assert (level_of(admin, "1"), level_of(admin, "2")) == ("INFO", after)
+
+
+@pytest.mark.feature("L07", "Y01")
+def test_a_finished_transaction_shows_when_it_began(
+    cluster: Cluster, admin: KafkaAdminClient, topic_name: Callable[[str], str]
+) -> None:
+    name = topic_name("finished")
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id=name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(name, b"x").get(PATIENCE_S)
+        producer.commit_transaction()
+    wait_for(lambda: is_complete(admin, name), "the markers are not written")
+    described = admin.describe_transactions([name])[name]
+    assert 0 < described.transaction_start_time_ms <= time.time() * 1_000
+    assert name in listed(admin, None)
+    assert name not in listed(admin, 3_600_000)

@@ -7,14 +7,11 @@ and is not on any coordinator's list, hangs: it holds back the last stable offse
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from tidemark.client.admin.group_types import TransactionDescription
+from tidemark.client.admin.group_types import OPEN_STATES, TransactionDescription
 from tidemark.client.admin.types import ProducerState
 from tidemark.model.topics import TopicPartition
-
-_ENDING: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-"""States in which the coordinator still has to end a transaction in its partitions."""
 
 
 class OpenTransaction(NamedTuple):
@@ -46,6 +43,6 @@ def hanging(
 
 
 def _will_end(found: OpenTransaction, known: TransactionDescription | None) -> bool:
-    if known is None or known.state not in _ENDING:
+    if known is None or known.state not in OPEN_STATES:
         return False
     return found.partition in known.partitions

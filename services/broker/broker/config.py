@@ -9,6 +9,7 @@ from tidemark.model.metadata import INTERNAL_LISTENER, PLAINTEXT, Endpoint
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
 from tidemark.runtime.service_config import Address, CommaList, HostPort, TlsServiceConfig
 
+from broker.coarse_times import CoarseTimesConfig
 from broker.coordination_config import CoordinationConfig
 from broker.core.batch_rules import BATCH_RECORDS_MAX
 from broker.metrics_config import MetricsConfig
@@ -49,7 +50,9 @@ class Listener(NamedTuple):
         return cls(name, host, port)
 
 
-class BrokerConfig(CoordinationConfig, ShareConfig, MetricsConfig, TlsServiceConfig):
+class BrokerConfig(
+    CoordinationConfig, ShareConfig, MetricsConfig, CoarseTimesConfig, TlsServiceConfig
+):
     """A broker's configuration."""
 
     broker_id: int = Field(
@@ -406,8 +409,11 @@ class BrokerConfig(CoordinationConfig, ShareConfig, MetricsConfig, TlsServiceCon
         set_here = {}
         for field_name, topic_key in _TOPIC_DEFAULT_FIELDS.items():
             value = getattr(self, field_name)
+            coarse = self.coarse_setting(TOPIC_CONFIG_KEYS[topic_key].broker_name)
             if value is not None:
                 set_here[topic_key] = value
+            elif coarse is not None:
+                set_here[topic_key] = coarse[0].in_ms(coarse[1])
         return set_here
 
 

@@ -36,6 +36,17 @@ def test_topic_defaults_have_kafkas_broker_names() -> None:
     assert config(log_preallocate=True).topic_defaults() == {"preallocate": "true"}
 
 
+def test_the_finest_name_of_a_time_counts() -> None:
+    hours = {"log_retention_hours": 3, "log_roll_hours": 2, "log_roll_jitter_hours": 1}
+    assert config(**hours).topic_defaults() == {
+        "retention.ms": "10800000",
+        "segment.ms": "7200000",
+        "segment.jitter.ms": "3600000",
+    }
+    finer = config(**hours, log_retention_minutes=5, log_roll_ms=9).topic_defaults()
+    assert (finer["retention.ms"], finer["segment.ms"]) == ("300000", "9")
+
+
 def protocols(**settings: Any) -> list[str]:
     made = config(ssl_certificate_location="tls.crt", **settings)
     return [one.security_protocol for one in made.parsed_listeners()]

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from tidemark.client.admin.group_types import (
+    OPEN_STATES,
     GroupDescription,
     MemberDescription,
     TransactionDescription,
@@ -114,7 +115,7 @@ def transaction(each: Any) -> TransactionDescription:
         each.producer_id,
         each.producer_epoch,
         each.transaction_timeout,
-        each.transaction_start_time,
+        each.transaction_start_time if each.transaction_state in OPEN_STATES else -1,
         tuple(
             sorted(
                 TopicPartition(topic.topic, number)

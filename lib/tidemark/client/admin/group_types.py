@@ -58,6 +58,10 @@ class TransactionListing(NamedTuple):
     state: str
 
 
+OPEN_STATES: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""States in which the coordinator still has to end a transaction in its partitions."""
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
     """Transactional id and its open transaction; ``started_ms`` is -1 without one."""

@@ -5,7 +5,11 @@ from collections.abc import Iterable
 from tidemark.client.admin import group_answers as answers
 from tidemark.client.admin import requests as admin_requests
 from tidemark.client.admin.calls import AdminCalls
-from tidemark.client.admin.group_types import TransactionDescription, TransactionListing
+from tidemark.client.admin.group_types import (
+    OPEN_STATES,
+    TransactionDescription,
+    TransactionListing,
+)
 from tidemark.client.admin.requests import Fields
 from tidemark.client.admin.types import ProducerState
 from tidemark.client.errors import ClientError, InvalidTransactionStateError, error_for
@@ -31,9 +35,11 @@ class TransactionAdmin(AdminCalls):
     ) -> list[TransactionListing]:
         """Return transactional ids, sorted by name.
 
-        Filters: states, producer ids, a minimum duration of the open transaction, and a regular
-        expression for the name.
+        Filters: states, producer ids, a minimum duration (of open transactions, unless states are
+        given), and a regular expression for the name.
         """
+        if duration_ms_min >= 0:
+            states = list(states) or sorted(OPEN_STATES)
         fields = {
             "state_filters": list(states),
             "producer_id_filters": list(producer_ids),

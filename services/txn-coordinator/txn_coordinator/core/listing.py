@@ -12,7 +12,6 @@ from txn_coordinator.core.id_pattern import compile_id_pattern, matches
 from txn_coordinator.core.multi_writer_rules import handle_of
 from txn_coordinator.core.multi_writer_transaction import MultiWriterTransaction
 from txn_coordinator.core.requests import (
-    NO_TIME,
     ListTransactions,
     TransactionView,
     WriterView,
@@ -43,30 +42,28 @@ def summary(full: TransactionView) -> TransactionView:
 
 
 def filter_of(request: ListTransactions, wall_ms: int) -> Callable[[TransactionView], bool]:
-    """Return the predicate of the ids that a listing includes. Raises IdPatternError."""
+    """Return the predicate of the ids that a listing includes. Raises IdPatternError.
+
+    As in Kafka, a duration counts from the last start, whatever the state, and an id without any
+    transaction is older than every duration.
+    """
     states = {title for title in request.states if title in STATES_BY_TITLE}
     pattern = (
         compile_id_pattern(request.transactional_id_pattern)
         if request.transactional_id_pattern
         else None
     )
-    producer_ids = frozenset(request.producer_ids)
+    producer_ids, duration_ms = frozenset(request.producer_ids), request.duration_ms_min
 
     def is_included(full: TransactionView) -> bool:
         return (
             (not request.states or full.state in states)
             and (not producer_ids or not producer_ids.isdisjoint(_producer_ids(full)))
-            and _is_old_enough(full, request.duration_ms_min, wall_ms)
+            and (duration_ms < 0 or wall_ms - full.started_ms > duration_ms)
             and (pattern is None or matches(pattern, full.transactional_id))
         )
 
     return is_included
-
-
-def _is_old_enough(full: TransactionView, duration_ms_min: int, wall_ms: int) -> bool:
-    if duration_ms_min < 0:
-        return True
-    return full.started_ms != NO_TIME and wall_ms - full.started_ms >= duration_ms_min
 
 
 def _producer_ids(full: TransactionView) -> set[int]:
@@ -89,7 +86,7 @@ def _view_single(record: TransactionRecord) -> TransactionView:
         ErrorCode.NONE,
         state=record.state.title,
         timeout_ms=record.timeout_ms,
-        started_ms=record.started_at if is_open else NO_TIME,
+        started_ms=record.started_at,
         producer_id=record.producer_id,
         producer_epoch=record.producer_epoch,
         partitions=partitions,
@@ -107,7 +104,7 @@ def _view_multi_writer(
         ErrorCode.NONE,
         state=txn.state.title,
         timeout_ms=txn.record.timeout_ms,
-        started_ms=txn.record.started_at if is_open else NO_TIME,
+        started_ms=txn.record.started_at,
         producer_id=record.producer_id if record is not None else -1,
         producer_epoch=record.producer_epoch if record is not None else -1,
         partitions=tuple(sorted(txn.partitions())),

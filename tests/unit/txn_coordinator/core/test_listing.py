@@ -27,9 +27,10 @@ def test_an_open_transaction_shows_its_writer_and_partitions() -> None:
     assert view.writers[0].producer_id == 7
 
 
-def test_an_ended_transaction_has_no_start() -> None:
+def test_an_ended_transaction_keeps_its_start_and_has_no_writer() -> None:
     record = a_record(state=transaction.COMPLETE_ABORT, started_at=50)
-    assert listing.view(ID, record, None).started_ms == -1
+    view = listing.view(ID, record, None)
+    assert (view.started_ms, view.writers) == (50, ())
 
 
 def test_a_handle_shows_all_of_its_writers() -> None:
@@ -66,8 +67,8 @@ def test_a_summary_leaves_the_parts_out() -> None:
         (ListTransactions(states=("Nonsense",)), False),
         (ListTransactions(producer_ids=(6, 7)), True),
         (ListTransactions(producer_ids=(6,)), False),
-        (ListTransactions(duration_ms_min=6_000), True),
-        (ListTransactions(duration_ms_min=6_001), False),
+        (ListTransactions(duration_ms_min=5_999), True),
+        (ListTransactions(duration_ms_min=6_000), False),
         (ListTransactions(transactional_id_pattern="pay.*"), True),
         (ListTransactions(transactional_id_pattern="pay"), False),
     ],
@@ -76,9 +77,11 @@ def test_all_filters_must_match(request_: ListTransactions, included: bool) -> N
     assert listing.filter_of(request_, WALL_MS)(a_view()) is included
 
 
-def test_a_transaction_that_is_not_open_matches_no_duration() -> None:
-    is_included = listing.filter_of(ListTransactions(duration_ms_min=0), WALL_MS)
-    assert not is_included(a_view(started_ms=-1))
+def test_a_duration_counts_whatever_the_state_as_in_kafka() -> None:
+    is_included = listing.filter_of(ListTransactions(duration_ms_min=1_000), WALL_MS)
+    assert is_included(a_view(state="CompleteCommit"))
+    assert is_included(a_view(state="Empty", started_ms=-1))
+    assert not is_included(a_view(state="CompleteCommit", started_ms=9_000))
 
 
 def test_a_sink_is_shown_whatever_changed_last() -> None:

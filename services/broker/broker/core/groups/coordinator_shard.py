@@ -25,6 +25,8 @@ from broker.core.groups.id_requests import (
 )
 from broker.core.groups.name_limits import fits
 from broker.core.groups.requests import (
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeReply,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,
     DeleteGroup,
@@ -190,6 +192,11 @@ def _refusal(request: GroupRequest, code: ErrorCode | None = None) -> Coordinato
         case ConsumerGroupHeartbeat():
             message = f"Group {request.group_id} is not a consumer group."
             return ConsumerGroupHeartbeatReply(error_code=not_found, error_message=message)
+        case ConsumerGroupDescribe(group_id):
+            message = f"Group {group_id} is not a consumer group."
+            return ConsumerGroupDescribeReply(
+                error_code=not_found, error_message=message, group_id=group_id
+            )
         case OffsetCommit() | TxnOffsetCommit():
             return OffsetCommitReply(error_code=not_found)
         case OffsetFetch():

@@ -8,7 +8,12 @@ from tidemark.model.errors import ErrorCode
 from broker.core.groups.classic import member_requests
 from broker.core.groups.classic.group import ClassicGroup
 from broker.core.groups.consumer.group import ConsumerGroup
-from broker.core.groups.requests import OffsetCommit, TxnOffsetCommit
+from broker.core.groups.requests import (
+    ConsumerGroupDescribe,
+    DescribeGroup,
+    OffsetCommit,
+    TxnOffsetCommit,
+)
 
 AnyGroup = ClassicGroup | ConsumerGroup
 
@@ -24,6 +29,15 @@ def commit_refused(group: AnyGroup | None, request: OffsetCommit) -> ErrorCode:
         return member_requests.commit_refused(group, request) or ErrorCode.NONE
     named = request.generation_or_epoch >= 0
     return ErrorCode.GROUP_ID_NOT_FOUND if named else ErrorCode.NONE
+
+
+def missing(
+    group: AnyGroup | None, request: DescribeGroup | ConsumerGroupDescribe, kind: str
+) -> str:
+    """Return Kafka's message where the group is not there, or is not of the ``kind`` requested."""
+    return f"Group {request.group_id} " + (
+        "not found." if group is None else f"is not a {kind} group."
+    )
 
 
 def producer_problem(request: TxnOffsetCommit) -> ErrorCode:

@@ -404,7 +404,7 @@ class GroupShard:
             return group.describe()
         return DescribeGroupReply(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {request.group_id} not found.",
+            error_message=group_rules.missing(self._group(request.group_id), request, "classic"),
             group_id=request.group_id,
             state=GroupState.DEAD.value,
         )
@@ -476,7 +476,7 @@ class GroupShard:
             return group.describe(self._topics(), self._settings)
         return ConsumerGroupDescribeReply(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {request.group_id} is not a consumer group.",
+            error_message=group_rules.missing(self._group(request.group_id), request, "consumer"),
             group_id=request.group_id,
         )
 

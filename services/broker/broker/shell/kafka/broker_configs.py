@@ -5,7 +5,7 @@ Strongest first (Kafka's order): the topic's or group's own setting, this broker
 cluster-wide dynamic one, the broker's setting at its start, the default.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from functools import lru_cache
 from types import UnionType
@@ -19,6 +19,8 @@ from tidemark.model.metadata import ClusterImage
 from tidemark.model.share_group_configs import SHARE_GROUP_CONFIG_KEYS, ShareGroupConfigKey
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, TopicConfigKey
 from tidemark.runtime.service_config import ServiceConfig, dotted
+
+from broker.coarse_times import COARSE_TIMES
 
 CLUSTER_WIDE: Final = ""
 """Name of the dynamic configuration of all brokers."""
@@ -45,6 +47,8 @@ class Setting(NamedTuple):
     name: str
     value: str | None
     source: ConfigSource
+    converted: str | None = None
+    """The value in the unit of the key, if the name has another unit."""
 
 
 class ShownConfig(NamedTuple):
@@ -60,7 +64,8 @@ class ShownConfig(NamedTuple):
     @property
     def value(self) -> str | None:
         """Value in force; a secret is never shown."""
-        return None if self.is_sensitive else self.settings[0].value
+        first = self.settings[0]
+        return None if self.is_sensitive else first.converted or first.value
 
     @property
     def source(self) -> ConfigSource:
@@ -139,8 +144,22 @@ def broker_settings(
         started_with = shown_text(getattr(config, field_name))
         if started_with is not None:
             settings.append(Setting(key.name, started_with, ConfigSource.STATIC_BROKER))
-    settings.append(Setting(key.name, key.default, ConfigSource.DEFAULT))
+    settings += _coarse_settings(key, config)
     return tuple(settings)
+
+
+def _coarse_settings(key: BrokerKey, config: ServiceConfig) -> Iterator[Setting]:
+    """Yield the settings of a key under coarser names that are set, and its default."""
+    default = Setting(key.name, key.default, ConfigSource.DEFAULT)
+    for coarse in COARSE_TIMES.get(key.name, ()):
+        value = getattr(config, coarse.field_name)
+        if coarse.field_name in config.model_fields_set and value is not None:
+            shown = str(value)
+            yield Setting(coarse.name, shown, ConfigSource.STATIC_BROKER, coarse.in_ms(value))
+        usual = type(config).model_fields[coarse.field_name].default
+        if usual is not None:
+            default = Setting(coarse.name, str(usual), ConfigSource.DEFAULT, coarse.in_ms(usual))
+    yield default
 
 
 def topic_configs_shown(

@@ -11,6 +11,8 @@ from broker.core.groups.id_requests import (
 )
 from broker.core.groups.name_limits import NAME_BYTES_MAX
 from broker.core.groups.requests import (
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeReply,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,
     DeleteGroup,
@@ -227,6 +229,9 @@ def test_a_share_group_is_no_classic_group() -> None:
     reply = reserved().ask(DescribeGroup("g"), DescribeGroupReply)
     assert (reply.error_code, reply.state) == (NOT_FOUND, "Dead")
     assert reply.error_message == "Group g is not a classic group."
+    consumer = reserved().ask(ConsumerGroupDescribe("g"), ConsumerGroupDescribeReply)
+    assert (consumer.error_code, consumer.group_id) == (NOT_FOUND, "g")
+    assert consumer.error_message == "Group g is not a consumer group."
 
 
 def test_a_share_group_is_deleted_elsewhere() -> None:

@@ -365,6 +365,16 @@ def test_members_are_described_with_their_bytes_once_all_is_settled() -> None:
 def test_what_does_not_exist_is_dead() -> None:
     reply = World().ask(DescribeGroup("g"), DescribeGroupReply)
     assert (reply.error_code, reply.state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+    assert reply.error_message == "Group g not found."
+
+
+def test_a_description_names_the_type_that_a_group_does_not_have() -> None:
+    world = World()
+    stable(world, "a")
+    of_classic = world.ask(ConsumerGroupDescribe("g"), ConsumerGroupDescribeReply)
+    of_nothing = world.ask(ConsumerGroupDescribe("h"), ConsumerGroupDescribeReply)
+    assert of_classic.error_message == "Group g is not a consumer group."
+    assert of_nothing.error_message == "Group h not found."
 
 
 # -- groups of both protocols

@@ -39,13 +39,41 @@ def test_every_topic_key_is_shown_in_order_with_its_default() -> None:
 def test_the_strongest_setting_is_in_force_and_the_others_stand_behind_it() -> None:
     dynamic = image(all={"log.retention.ms": "2000"}, b1={"log.retention.ms": "3000"})
     shown = topic_configs_shown(CONFIG, dynamic, BROKER, {"retention.ms": "4000"})
-    assert [tuple(setting) for setting in named(shown, "retention.ms").settings] == [
+    assert [setting[:3] for setting in named(shown, "retention.ms").settings] == [
         ("retention.ms", "4000", ConfigSource.DYNAMIC_TOPIC),
         ("log.retention.ms", "3000", ConfigSource.DYNAMIC_BROKER),
         ("log.retention.ms", "2000", ConfigSource.DYNAMIC_DEFAULT_BROKER),
         ("log.retention.ms", "1000", ConfigSource.STATIC_BROKER),
-        ("log.retention.ms", "604800000", ConfigSource.DEFAULT),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT),
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "value", "settings"),
+    [
+        ({}, "604800000", [("log.retention.hours", "168", 5)]),
+        (
+            {"log_retention_hours": 2},
+            "7200000",
+            [("log.retention.hours", "2", 4), ("log.retention.hours", "168", 5)],
+        ),
+        (
+            {"log_retention_hours": 2, "log_retention_minutes": -1},
+            "-1",
+            [
+                ("log.retention.minutes", "-1", 4),
+                ("log.retention.hours", "2", 4),
+                ("log.retention.hours", "168", 5),
+            ],
+        ),
+    ],
+)
+def test_times_in_minutes_and_hours_are_synonyms(
+    options: dict[str, int], value: str, settings: list[tuple[str, str, int]]
+) -> None:
+    config = BrokerConfig(broker_id=1, **options)  # type: ignore[arg-type]
+    shown = named(topic_configs_shown(config, image(), BROKER, {}), "retention.ms")
+    assert (shown.value, [one[:3] for one in shown.settings]) == (value, settings)
 
 
 def test_the_round_s_interval_is_no_default_of_flush_ms_unless_set_while_running() -> None:

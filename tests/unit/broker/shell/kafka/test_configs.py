@@ -28,7 +28,7 @@ def test_a_topic_shows_its_settings_and_what_stands_behind_them(ask: Ask, versio
     assert (config.name, config.value, config.config_source) == ("retention.ms", "5", 1)
     assert [(one.name, one.value, one.source) for one in config.synonyms] == [
         ("retention.ms", "5", 1),
-        ("log.retention.ms", "604800000", 5),
+        ("log.retention.hours", "168", 5),
     ]
     if version >= 3:
         assert (config.config_type, bool(config.documentation)) == (5, True)

@@ -39,7 +39,7 @@ def described(
     if not state.exists:
         return ConsumerGroupDescribeReply(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"group {state.group_id} not found",
+            error_message=f"Group {state.group_id} not found.",
             group_id=state.group_id,
             state=state.state.value,
         )
