@@ -19,6 +19,7 @@ from tidemark.model.ids import (
     PartitionEpoch,
     TopicId,
 )
+from tidemark.model.scram import UserCredentials
 
 
 class FeedPosition(NamedTuple):
@@ -188,6 +189,8 @@ class ClusterDelta:
     """Existing partitions of topics that do not change otherwise."""
     acls_changed: Acls = field(default_factory=dict)
     """Entries by pattern; empty for a pattern that has none left."""
+    users_changed: Mapping[str, UserCredentials] = field(default_factory=dict, repr=False)
+    """Credentials by user; empty for a user that has none left."""
 
     def narrowed(self, before: "ClusterImage") -> "ClusterDelta":
         """Return the same change of ``before``, with partitions in place of whole topics where
@@ -230,6 +233,10 @@ class ClusterImage:
     shards: Mapping[str, tuple[ShardOwner, ...]] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     acls: Acls = field(default_factory=dict)
+    users: Mapping[str, UserCredentials] = field(default_factory=dict, repr=False)
+    """SCRAM credentials by user, only of users that have some."""
+    login_secret: bytes = field(default=b"", repr=False)
+    """Secret of the cluster from which the answers to unknown users are made."""
 
     def shard_owner(self, kind: str, shard: int) -> CoordinatorImage | None:
         """Return the coordinator that owns this shard; None while there is none."""
@@ -266,6 +273,7 @@ class ClusterImage:
             shards=shards,
             group_configs=self.group_configs_after(delta),
             acls=acls_after(self.acls, delta.acls_changed),
+            users=self.users_after(delta),
         )
 
     def _topics_after(
@@ -298,6 +306,13 @@ class ClusterImage:
             return self.group_configs
         after = {**self.group_configs, **delta.group_configs_changed}
         return {group: configs for group, configs in after.items() if configs}
+
+    def users_after(self, delta: ClusterDelta) -> Mapping[str, UserCredentials]:
+        """Return ``users`` after a delta."""
+        if not delta.users_changed:
+            return self.users
+        after = {**self.users, **delta.users_changed}
+        return {user: credentials for user, credentials in after.items() if credentials}
 
     def coordinators_after(
         self, delta: ClusterDelta

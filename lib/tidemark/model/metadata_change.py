@@ -33,6 +33,8 @@ class Kind(enum.Flag):
     BROKER_CONFIGS = enum.auto()
     GROUP_CONFIGS = enum.auto()
     ACLS = enum.auto()
+    USERS = enum.auto()
+    """Credentials of users."""
     COORDINATORS = enum.auto()
     """Coordinator services, and owners of their shards."""
     FIRST = enum.auto()
@@ -108,6 +110,7 @@ def changes(
         Kind.BROKER_CONFIGS: image.broker_configs != before.broker_configs,
         Kind.GROUP_CONFIGS: image.group_configs != before.group_configs,
         Kind.ACLS: image.acls is not before.acls and image.acls != before.acls,
+        Kind.USERS: image.users != before.users,
         Kind.COORDINATORS: (image.coordinators, image.shards)
         != (before.coordinators, before.shards),
     }

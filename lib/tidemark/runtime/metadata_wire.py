@@ -26,6 +26,7 @@ from tidemark.model.metadata import (
     TopicImage,
 )
 from tidemark.runtime.acl_wire import read_acls, write_acls
+from tidemark.runtime.users_wire import read_users, write_users
 
 Configs = Mapping[str, Mapping[str, str]]
 Shards = Mapping[str, tuple[ShardOwner, ...]]
@@ -188,6 +189,7 @@ def write_delta(delta: ClusterDelta) -> controller_pb2.MetadataDelta:
             for topic_id, partitions in delta.partitions_changed.items()
         ],
         acls_changed=write_acls(delta.acls_changed),
+        users_changed=write_users(delta.users_changed),
     )
 
 
@@ -209,6 +211,7 @@ def read_delta(wire: controller_pb2.MetadataDelta) -> ClusterDelta:
             for one in wire.partitions_changed
         },
         acls_changed=read_acls(wire.acls_changed),
+        users_changed=read_users(wire.users_changed),
     )
 
 
@@ -224,6 +227,8 @@ def write_snapshot(image: ClusterImage) -> controller_pb2.MetadataSnapshot:
         shards=_write_shards(image.shards),
         group_configs=_write_configs(image.group_configs),
         acls=write_acls(image.acls),
+        users=write_users(image.users),
+        login_secret=image.login_secret,
     )
 
 
@@ -249,6 +254,8 @@ def read_snapshot(
         shards=_read_shards(wire.shards),
         group_configs=_read_configs(wire.group_configs),
         acls=read_acls(wire.acls),
+        users=read_users(wire.users),
+        login_secret=wire.login_secret,
     )
 
 

@@ -11,6 +11,9 @@
 /partitions/<topic id>/<number>      leader, ISR and epochs
 /configs/brokers/<id or "default">   dynamic configuration
 /acls/<digest>                       a pattern of resources and its access control list
+/configs/groups/<group>              dynamic configuration
+/users/<name>                        SCRAM credentials of a user
+/login_secret                        secret from which the answers to unknown users are made
 /producer_ids                        first producer id not allocated yet
 /coordinators/<kind>/<id>-<incarnation>  ephemeral: this coordinator replica has a session
 /shards/<kind>                       registered coordinators and the owner of each shard
@@ -44,6 +47,8 @@ PARTITIONS: Final = "/partitions"
 BROKER_CONFIGS: Final = "/configs/brokers"
 GROUP_CONFIGS: Final = "/configs/groups"
 ACLS: Final = "/acls"
+USERS: Final = "/users"
+LOGIN_SECRET: Final = "/login_secret"
 PRODUCER_IDS: Final = "/producer_ids"
 COORDINATORS: Final = "/coordinators"
 SHARDS: Final = "/shards"
@@ -59,6 +64,7 @@ PERSISTENT_PARENTS: Final = (
     BROKER_CONFIGS,
     GROUP_CONFIGS,
     ACLS,
+    USERS,
     *(f"{COORDINATORS}/{kind}" for kind in COORDINATOR_KINDS),
     SHARDS,
 )
@@ -197,6 +203,16 @@ def acls(pattern: ResourcePattern) -> str:
     """
     named = f"{pattern.resource_type:d} {pattern.pattern_type:d} {pattern.name}"
     return f"{ACLS}/{sha256(named.encode()).hexdigest()}"
+
+
+def user(name: str) -> str:
+    """Return the znode of a user's credentials, with the name escaped as a group's."""
+    return f"{USERS}/{quote(name, safe='').replace('.', '%2E')}"
+
+
+def user_of(name: str) -> str:
+    """Return the user of a child's name: the inverse of ``user``."""
+    return unquote(name)
 
 
 def with_chroot(connect: str) -> str:

@@ -12,6 +12,7 @@ from tidemark.runtime.service_config import Address, CommaList, HostPort, TlsSer
 from broker.coarse_times import CoarseTimesConfig
 from broker.coordination_config import CoordinationConfig
 from broker.core.batch_rules import BATCH_RECORDS_MAX
+from broker.login_config import LoginConfig
 from broker.metrics_config import MetricsConfig
 from broker.share_config import ShareConfig
 
@@ -30,6 +31,9 @@ def _for_topics(topic_key: str) -> Any:
 
 
 SSL: Final = "SSL"
+SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
+SASL_SSL: Final = "SASL_SSL"
+_PROTOCOLS: Final = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 
 
 class Listener(NamedTuple):
@@ -39,6 +43,16 @@ class Listener(NamedTuple):
     host: str
     port: int
     security_protocol: str = PLAINTEXT
+
+    @property
+    def speaks_tls(self) -> bool:
+        """True if connections are encrypted."""
+        return self.security_protocol in (SSL, SASL_SSL)
+
+    @property
+    def speaks_sasl(self) -> bool:
+        """True if clients authenticate with SASL."""
+        return self.security_protocol in (SASL_PLAINTEXT, SASL_SSL)
 
     @classmethod
     def parse(cls, text: str) -> "Listener":
@@ -51,7 +65,7 @@ class Listener(NamedTuple):
 
 
 class BrokerConfig(
-    CoordinationConfig, ShareConfig, MetricsConfig, CoarseTimesConfig, TlsServiceConfig
+    CoordinationConfig, ShareConfig, MetricsConfig, CoarseTimesConfig, LoginConfig, TlsServiceConfig
 ):
     """A broker's configuration."""
 
@@ -79,8 +93,8 @@ class BrokerConfig(
     )
     listener_security_protocol_map: CommaList = Field(
         (),
-        description="NAME:PLAINTEXT or NAME:SSL for each listener; default: SSL for a listener"
-        " of that name, else PLAINTEXT",
+        description="NAME:PROTOCOL for each listener: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL;"
+        " default: the protocol that the listener is named after, else PLAINTEXT",
     )
     grpc_listen: Address = Field("127.0.0.1:9292", description="address of the gRPC server")
     grpc_advertised: str = Field(
@@ -355,17 +369,18 @@ class BrokerConfig(
                 f"listener.security.protocol.map names {sorted(unknown)}, which listeners does not"
             )
         for one in listeners:
-            if one.security_protocol not in (PLAINTEXT, SSL):
+            if one.security_protocol not in _PROTOCOLS:
                 raise ValueError(
-                    f"listener {one.name}: {one.security_protocol} is not served yet; there are"
-                    f" {PLAINTEXT} and {SSL}"
+                    f"listener {one.name}: {one.security_protocol} is not a security protocol;"
+                    f" there are {', '.join(_PROTOCOLS)}"
                 )
-            if one.security_protocol == SSL and one.name == INTERNAL_LISTENER:
+            if one.security_protocol != PLAINTEXT and one.name == INTERNAL_LISTENER:
                 raise ValueError(
-                    f"listener {INTERNAL_LISTENER}: brokers do not speak {SSL} with one another yet"
+                    f"listener {INTERNAL_LISTENER}: brokers do not speak {one.security_protocol}"
+                    f" with one another yet; give it {PLAINTEXT} in a private network"
                 )
         if self.speaks_tls and not self.ssl_certificate_location:
-            raise ValueError(f"a listener with {SSL} needs ssl.certificate.location")
+            raise ValueError(f"a listener with {SSL} or {SASL_SSL} needs ssl.certificate.location")
 
     def _security_protocols(self) -> dict[str, str]:
         """Return protocols by listener name, from the map. Raises ValueError."""
@@ -382,7 +397,7 @@ class BrokerConfig(
     @property
     def speaks_tls(self) -> bool:
         """True if any listener uses TLS."""
-        return any(one.security_protocol == SSL for one in self.parsed_listeners())
+        return any(one.speaks_tls for one in self.parsed_listeners())
 
     def parsed_listeners(self) -> tuple[Listener, ...]:
         """Return the listeners, in order."""

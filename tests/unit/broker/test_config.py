@@ -64,9 +64,13 @@ def test_a_listener_speaks_tls_by_the_map_or_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"listeners": "SSL://h:1"}, "a listener with SSL needs ssl.certificate.location"),
-        ({"listeners": "SASL_SSL://h:1"}, "listener SASL_SSL: SASL_SSL is not served yet"),
-        ({"listener_security_protocol_map": "CLIENT:TLS"}, "CLIENT: TLS is not served yet"),
+        ({"listeners": "SSL://h:1"}, "SSL needs ssl.certificate.location"),
+        ({"listeners": "SASL_SSL://h:1"}, "with SSL or SASL_SSL needs ssl.certificate.location"),
+        ({"sasl_enabled_mechanisms": "GSSAPI"}, "GSSAPI is not served"),
+        (
+            {"listener_security_protocol_map": "CLIENT:TLS"},
+            "CLIENT: TLS is not a security protocol",
+        ),
         ({"listener_security_protocol_map": "CLIENT"}, "expected NAME:PROTOCOL, not 'CLIENT'"),
         ({"listener_security_protocol_map": "OTHER:SSL"}, "names ['OTHER'], which listeners does"),
         (

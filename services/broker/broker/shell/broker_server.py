@@ -6,21 +6,26 @@ first one opens the listeners.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tidemark.model.metadata import Endpoint
 from tidemark.model.metadata_change import Kind, MetadataChange
+from tidemark.model.scram import UserCredentials
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.share_state_client import ShareStateClient, share_coordinators
 from tidemark.runtime.tls import ServerTls, tls_settings
 from tidemark.runtime.worker_pool import WorkerPool
 
-from broker.config import SSL, BrokerConfig
+from broker.config import BrokerConfig, Listener
+from broker.core.login import LoginRules
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.apis import make_router
 from broker.shell.listener.limits import connection_limits
 from broker.shell.listener.listener import KafkaListener
+from broker.shell.listener.request_router import RequestRouter
+from broker.shell.listener.sasl_router import LoginLimits, SaslRouter
+from broker.shell.listener.scram_exchange import ScramExchange
 from broker.shell.metrics.collector import Measured
 from broker.shell.request_times import RequestTimes
 from broker.shell.rooms import (
@@ -158,7 +163,7 @@ class BrokerServer:
         return [
             KafkaListener(
                 listener,
-                router,
+                self._with_login(listener, router),
                 self._cold_readers,
                 config=config,
                 limits=self.limits,
@@ -166,10 +171,34 @@ class BrokerServer:
                 parked=self.partitions.parked.requests,
                 on_unreadable=self.partitions.disks.read_failed,
                 on_gone=self.shares.partitions.connection_lost,
-                tls=tls if listener.security_protocol == SSL else None,
+                tls=tls if listener.speaks_tls else None,
             )
             for listener in config.parsed_listeners()
         ]
+
+    def _with_login(self, listener: Listener, router: RequestRouter) -> RequestRouter | SaslRouter:
+        """Return the router of a listener; one with SASL lets requests through after the login."""
+        if not listener.speaks_sasl:
+            return router
+        config, metadata = self.config, self.metadata
+
+        def users() -> tuple[Mapping[str, UserCredentials], bytes]:
+            return metadata.image.users, metadata.image.login_secret
+
+        rules = LoginRules(
+            mechanisms=config.sasl_enabled_mechanisms,
+            deadline_ms=config.sasl_login_deadline_ms,
+            lifetime_ms=config.connections_max_reauth_ms,
+            begin=lambda mechanism: ScramExchange(mechanism, users),
+        )
+        return SaslRouter(
+            router,
+            rules,
+            LoginLimits.of(config),
+            self.facts.clock,
+            self.counters,
+            listener=listener.name,
+        )
 
     def grpc_services(self) -> GrpcServices:
         """Make the servicers of this broker's gRPC server."""

@@ -45,6 +45,24 @@ class Refusals:
         self.logged = ""
 
 
+class LoginCounters:
+    """Logins of one listener with SASL."""
+
+    __slots__ = ("expired", "failed", "illegal", "late", "repeated", "succeeded")
+
+    def __init__(self) -> None:
+        self.succeeded = 0
+        self.repeated = 0
+        """Authentications of connections that were authenticated before."""
+        self.failed = 0
+        self.late = 0
+        """Connections closed because the login took too long."""
+        self.illegal = 0
+        """Connections closed because of a request before authentication."""
+        self.expired = 0
+        """Connections closed because the session had expired."""
+
+
 class BrokerCounters:
     """Counts of the network and of all handlers. Written from the event loop alone."""
 
@@ -67,6 +85,7 @@ class BrokerCounters:
         "isr_expands",
         "isr_shrinks",
         "isr_updates_failed",
+        "logins",
         "malformed_requests",
         "replication_bytes_in",
         "replication_bytes_out",
@@ -96,6 +115,7 @@ class BrokerCounters:
         self.request_errors = [0] * API_KEYS_MAX
         self.topics: dict[str, TopicCounters] = {}
         self.internal_topics_refused: dict[str, Refusals] = {}
+        self.logins: dict[str, LoginCounters] = {}
         self.connections_total = 0
         self.connections_refused = 0
         self.closed_idle = 0
@@ -121,6 +141,10 @@ class BrokerCounters:
         if found is None:
             found = self.topics[name] = TopicCounters()
         return found
+
+    def logins_of(self, listener: str) -> LoginCounters:
+        """Return the counters of one listener's logins."""
+        return self.logins.setdefault(listener, LoginCounters())
 
     def refusals_of(self, name: str) -> Refusals:
         """Return the refusals of one internal topic."""

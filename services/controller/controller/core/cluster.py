@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from typing import Final, NamedTuple
 
 from tidemark.model.acls import AclEntry, Acls, ResourcePattern
@@ -24,6 +25,7 @@ from tidemark.model.metadata import (
     PartitionImage,
     TopicImage,
 )
+from tidemark.model.scram import UserCredentials
 from tidemark.model.topics import metric_name
 
 from controller.core.constants import Constants
@@ -49,6 +51,8 @@ class StoredCluster:
     acls: Acls = field(default_factory=dict)
     constants: Constants | None = None
     """None: no controller has written any."""
+    users: Mapping[str, UserCredentials] = field(default_factory=dict, repr=False)
+    login_secret: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,13 @@ class PutAcls(NamedTuple):
     entries: frozenset[AclEntry]
 
 
+class PutUser(NamedTuple):
+    """A user's credentials. A user without any is removed."""
+
+    user: str
+    credentials: UserCredentials
+
+
 class PutProducerIds(NamedTuple):
     """The first producer id that is not allocated."""
 
@@ -144,6 +155,7 @@ StoreOp = (
     | PutBrokerConfigs
     | PutGroupConfigs
     | PutAcls
+    | PutUser
     | PutProducerIds
     | PutShards
 )
@@ -167,12 +179,10 @@ def store_ops(image: ClusterImage, change: Change) -> Iterator[StoreOp]:
             yield PutTopic(topic)
     for topic_id in delta.topics_deleted:
         yield DropTopic(image.topics_by_id[topic_id])
-    for broker, configs in delta.broker_configs_changed.items():
-        yield PutBrokerConfigs(broker, configs)
-    for group, configs in delta.group_configs_changed.items():
-        yield PutGroupConfigs(group, configs)
-    for pattern, entries in delta.acls_changed.items():
-        yield PutAcls(pattern, entries)
+    yield from starmap(PutBrokerConfigs, delta.broker_configs_changed.items())
+    yield from starmap(PutGroupConfigs, delta.group_configs_changed.items())
+    yield from starmap(PutAcls, delta.acls_changed.items())
+    yield from starmap(PutUser, delta.users_changed.items())
     if change.next_producer_id is not None:
         yield PutProducerIds(change.next_producer_id)
     yield from _shard_ops(image, delta)
@@ -236,6 +246,8 @@ class Cluster:
             shards=stored.shards,
             group_configs=stored.group_configs,
             acls=stored.acls,
+            users=stored.users,
+            login_secret=stored.login_secret,
         )
         self.next_producer_id = stored.next_producer_id
         self.loads = Loads()

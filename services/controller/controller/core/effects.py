@@ -54,6 +54,21 @@ class AclResults:
     results: tuple[AclResult, ...]
 
 
+class UserResult(NamedTuple):
+    """Result of one user of AlterUsers."""
+
+    user: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserResults:
+    """Results of AlterUsers."""
+
+    users: tuple[UserResult, ...]
+
+
 class Registered(NamedTuple):
     """Result of RegisterBroker."""
 
@@ -144,6 +159,7 @@ Result = (
     | AlteredPartitions
     | ReportedReplicas
     | ShutdownProgress
+    | UserResults
     | tuple[TopicResult, ...]
     | tuple[ConfigResult, ...]
     | Registered

@@ -15,6 +15,7 @@ from tidemark.model.ids import (
     TopicId,
 )
 from tidemark.model.metadata import BrokerImage, CoordinatorImage, FeedPosition
+from tidemark.model.scram import ScramCredential
 
 from controller.core.cluster import StoredCluster
 from controller.core.liveness import CoordinatorListing, LiveListing
@@ -263,6 +264,29 @@ class DeleteAcls:
     filters: tuple[AclFilter, ...]
 
 
+class CredentialRef(NamedTuple):
+    """Credential to remove: a user and the number of a mechanism, which may be unknown."""
+
+    user: str
+    mechanism: int
+
+
+class NewCredential(NamedTuple):
+    """Credential to set; ``credential`` None: its mechanism is unknown."""
+
+    user: str
+    credential: ScramCredential | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterUsers:
+    """Set and remove credentials (KIP-554)."""
+
+    header: RequestHeader
+    deletions: tuple[CredentialRef, ...] = ()
+    upsertions: tuple[NewCredential, ...] = ()
+
+
 class CoordinatorRef(NamedTuple):
     """One process of a coordinator replica."""
 
@@ -409,6 +433,7 @@ Request = (
     | AlterConfigs
     | CreateAcls
     | DeleteAcls
+    | AlterUsers
     | AllocateProducerIds
     | AlterPartitions
     | ReportReplicas

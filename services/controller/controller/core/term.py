@@ -39,6 +39,7 @@ from controller.core.inputs import (
     AlterConfigs,
     AlterPartitions,
     AlterReassignments,
+    AlterUsers,
     ControlledShutdown,
     CreateAcls,
     CreatePartitions,
@@ -70,6 +71,7 @@ from controller.core.topics import (
     decide_create_topics,
     decide_delete_topics,
 )
+from controller.core.users import decide_users
 
 
 class ActiveTerm:
@@ -268,8 +270,8 @@ class ActiveTerm:
                 return decide_create_partitions(self._cluster, request, self._defaults)
             case AlterConfigs():
                 return decide_configs(self._cluster, request)
-            case CreateAcls() | DeleteAcls():
-                return decide_acls(self._cluster, request)
+            case CreateAcls() | DeleteAcls() | AlterUsers():
+                return _dispatch_access(self._cluster, request)
             case AllocateProducerIds():
                 return decide_producer_ids(self._cluster, request)
             case RegisterBroker():
@@ -290,6 +292,14 @@ class ActiveTerm:
         lease_left_ms = 0 if last is None else self._replacement.lease_left_ms(last, now)
         check_predecessor(last, request.broker, lease_left_ms)
         return decided
+
+
+def _dispatch_access(
+    cluster: Cluster, request: CreateAcls | DeleteAcls | AlterUsers
+) -> tuple[Change | None, Result]:
+    if isinstance(request, AlterUsers):
+        return decide_users(cluster, request)
+    return decide_acls(cluster, request)
 
 
 def _dispatch_partitions(

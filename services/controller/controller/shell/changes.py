@@ -118,6 +118,8 @@ def report(before: ClusterImage, delta: ClusterDelta, after: ClusterImage) -> tu
     if delta.acls_changed:
         names = [f"{one.resource_type.name}:{one.name}" for one in delta.acls_changed]
         log.info("ACLs changed", extra=fields(**shortened("patterns", names), version=version))
+    for name in delta.users_changed:
+        log.info("credentials of a user changed", extra=fields(user=name, version=version))
     return len(elected), len(unclean)
 
 

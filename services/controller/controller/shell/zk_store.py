@@ -40,6 +40,7 @@ from controller.core.cluster import (
     PutProducerIds,
     PutShards,
     PutTopic,
+    PutUser,
     StoredCluster,
     StoreOp,
 )
@@ -98,6 +99,7 @@ class ZkStore:
         configs = await self._load_children(zk_paths.BROKER_CONFIGS)
         group_configs = await self._load_children(zk_paths.GROUP_CONFIGS)
         acls = await self._load_children(zk_paths.ACLS)
+        users = await self._load_children(zk_paths.USERS)
         shards = {
             kind: znodes.read_shards(kind, content)
             for kind, content in await self._load_children(zk_paths.SHARDS)
@@ -121,6 +123,8 @@ class ZkStore:
             },
             acls=dict(znodes.read_acls(content) for _, content in acls),
             constants=None if constants is None else znodes.read_constants(constants),
+            users={zk_paths.user_of(name): znodes.read_user(content) for name, content in users},
+            login_secret=await self._load_login_secret(),
         )
 
     async def write_constants(self, constants: Constants) -> None:
@@ -135,6 +139,14 @@ class ZkStore:
         made = {"cluster_id": cluster_id, "features": {}}
         await self._write_chunk([Put(zk_paths.CLUSTER, zk_paths.encode(made))])
         return made
+
+    async def _load_login_secret(self) -> bytes:
+        """Read the secret; make it if there is none."""
+        (content,) = await self._read([zk_paths.LOGIN_SECRET])
+        if content is None:
+            content = {"secret": secrets.token_hex(32)}
+            await self._write_chunk([Put(zk_paths.LOGIN_SECRET, zk_paths.encode(content))])
+        return bytes.fromhex(content["secret"])
 
     async def _load_topics(self) -> list[TopicImage]:
         named = await self._load_children(zk_paths.TOPICS)
@@ -263,9 +275,8 @@ class ZkStore:
                 path = zk_paths.group_configs(group)
                 data = zk_paths.encode({"configs": dict(configs)})
                 return [Put(path, data) if configs else Remove(path)]
-            case PutAcls(pattern, entries):
-                path = zk_paths.acls(pattern)
-                return [Put(path, znodes.write_acls(pattern, entries)) if entries else Remove(path)]
+            case PutAcls() | PutUser():
+                return [_access_step(op)]
             case PutProducerIds(following):
                 return [Put(zk_paths.PRODUCER_IDS, zk_paths.encode({"next": following}))]
             case PutShards(kind, coordinators, owners):
@@ -366,6 +377,14 @@ async def load_constants(session: ZkSession) -> Constants | None:
     except NoNodeError:
         return None
     return znodes.read_constants(zk_paths.decode(zk_paths.CONSTANTS, data))
+
+
+def _access_step(op: PutAcls | PutUser) -> Step:
+    if isinstance(op, PutAcls):
+        path = zk_paths.acls(op.pattern)
+        return Put(path, znodes.write_acls(*op)) if op.entries else Remove(path)
+    path = zk_paths.user(op.user)
+    return Put(path, znodes.write_user(op.credentials)) if op.credentials else Remove(path)
 
 
 def chunks(steps: Sequence[Step], ops_max: int = OPS_MAX) -> Iterator[list[Step]]:

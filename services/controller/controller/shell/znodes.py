@@ -22,6 +22,7 @@ from tidemark.model.metadata import (
     ShardOwner,
     TopicImage,
 )
+from tidemark.model.scram import MECHANISM_NAMES, ScramCredential, UserCredentials
 from tidemark.runtime import zk_paths
 from tidemark.runtime.exit_codes import ExitCode
 
@@ -105,6 +106,41 @@ def write_constants(constants: Constants) -> bytes:
 def read_constants(content: Content) -> Constants:
     """Inverse of ``write_constants``."""
     return Constants(content["lease_ms"], content.get("lease_ms_before", 0))
+
+
+def write_user(credentials: UserCredentials) -> bytes:
+    """Encode a user's credentials."""
+    return zk_paths.encode(
+        {
+            "credentials": [
+                {
+                    "mechanism": one.mechanism.sasl_name,
+                    "iterations": one.iterations,
+                    "salt": one.salt.hex(),
+                    "stored_key": one.stored_key.hex(),
+                    "server_key": one.server_key.hex(),
+                }
+                for one in credentials
+            ]
+        }
+    )
+
+
+def read_user(content: Content) -> UserCredentials:
+    """Inverse of ``write_user``. Raises DamagedStoreError."""
+    try:
+        return tuple(
+            ScramCredential(
+                MECHANISM_NAMES[one["mechanism"]],
+                int(one["iterations"]),
+                bytes.fromhex(one["salt"]),
+                bytes.fromhex(one["stored_key"]),
+                bytes.fromhex(one["server_key"]),
+            )
+            for one in content["credentials"]
+        )
+    except (KeyError, TypeError, ValueError):
+        raise DamagedStoreError("a znode of /users has a credential that cannot be read") from None
 
 
 def write_shards(coordinators: Sequence[CoordinatorImage], owners: Sequence[ShardOwner]) -> bytes:

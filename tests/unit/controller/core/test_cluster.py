@@ -12,6 +12,7 @@ from controller.core.cluster import (
     PutProducerIds,
     PutShards,
     PutTopic,
+    PutUser,
     check_partition,
     new_partition,
     store_ops,
@@ -107,12 +108,14 @@ def test_everything_else_is_one_znode_each() -> None:
         broker_configs_changed={"": {"log.retention.ms": "1"}},
         group_configs_changed={"g": {"consumer.session.timeout.ms": "1"}},
         acls_changed={ALICE.pattern: frozenset({ALICE.entry})},
+        users_changed={"alice": ()},
     )
     assert list(store_ops(a_cluster(topic).image, Change(delta, next_producer_id=7))) == [
         DropTopic(topic),
         PutBrokerConfigs("", {"log.retention.ms": "1"}),
         PutGroupConfigs("g", {"consumer.session.timeout.ms": "1"}),
         PutAcls(ALICE.pattern, frozenset({ALICE.entry})),
+        PutUser("alice", ()),
         PutProducerIds(7),
         PutBroker(a_broker(1, fenced=True)),
     ]

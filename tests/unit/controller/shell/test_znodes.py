@@ -6,6 +6,7 @@ from controller.shell import znodes
 from controller.shell.znodes import DamagedStoreError
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import TXN, CoordinatorImage, ShardOwner
+from tidemark.model.scram import ScramMechanism, credential_from
 from unit.controller.worlds import a_broker, a_coordinator, a_topic
 
 
@@ -42,6 +43,15 @@ def test_shards_come_back_as_they_went(coordinators: tuple[CoordinatorImage, ...
     data = znodes.write_shards(coordinators, owners)
     assert json.loads(data)["format"] == 1
     assert znodes.read_shards(TXN, json.loads(data)) == (coordinators, owners)
+
+
+def test_a_user_comes_back_as_it_went_and_a_damaged_one_is_refused() -> None:
+    credential = credential_from(ScramMechanism.SCRAM_SHA_512, b"salted", bytes(12), 8_192)
+    content = json.loads(znodes.write_user((credential,)))
+    assert content["format"] == 1
+    assert znodes.read_user(content) == (credential,)
+    with pytest.raises(DamagedStoreError, match="/users"):
+        znodes.read_user({"credentials": [{"mechanism": "SCRAM-MD5"}]})
 
 
 def test_fifty_shards_are_a_small_znode() -> None:

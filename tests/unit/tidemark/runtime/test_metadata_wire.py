@@ -24,6 +24,7 @@ from tidemark.model.metadata import (
     ShardOwner,
     TopicImage,
 )
+from tidemark.model.scram import ScramCredential, ScramMechanism
 from tidemark.runtime.metadata_wire import (
     apply_update,
     delta_update,
@@ -85,6 +86,17 @@ OWNERS = st.lists(
     max_size=4,
     unique_by=lambda one: one.shard,
 ).map(lambda owners: tuple(sorted(owners)))
+CREDENTIALS = st.lists(
+    st.builds(
+        ScramCredential,
+        st.sampled_from(ScramMechanism),
+        st.integers(4_096, 16_384),
+        st.binary(max_size=8),
+        st.binary(max_size=8),
+        st.binary(max_size=8),
+    ),
+    max_size=2,
+).map(tuple)
 DELTAS = st.builds(
     ClusterDelta,
     brokers_changed=st.lists(BROKERS, max_size=2).map(tuple),
@@ -102,6 +114,7 @@ DELTAS = st.builds(
     shards_changed=st.dictionaries(KINDS, OWNERS, max_size=2),
     group_configs_changed=st.dictionaries(NAMES, CONFIGS, max_size=2),
     acls_changed=st.dictionaries(PATTERNS, st.frozensets(ENTRIES, max_size=2), max_size=2),
+    users_changed=st.dictionaries(NAMES, CREDENTIALS, max_size=2),
 )
 CONTROLLER = ControllerId(3)
 FIRST, SECOND = FeedPosition(ControllerEpoch(7), 0), FeedPosition(ControllerEpoch(7), 1)

@@ -16,6 +16,13 @@ from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_wire import read_position
 
+from broker.shell.cluster.user_mapping import (
+    CredentialDeletion,
+    CredentialUpsertion,
+    UserResult,
+    read_user_results,
+    write_alter_users,
+)
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     AlterationResult,
@@ -38,7 +45,7 @@ RELAY_TIMEOUT_MS_MAX: Final = 300_000
 """Longest time that a broker holds a request, whatever the client allows."""
 
 ALTER_CONFIGS_TIMEOUT_MS: Final = 30_000
-"""Timeout of requests that alter configuration: in Kafka's protocol they carry none."""
+"""Timeout of requests that alter configuration or users: in Kafka's protocol they carry none."""
 
 
 class PartitionAnswer(NamedTuple):
@@ -136,8 +143,45 @@ class ControllerRelay:
             for result in relayed.results
         ]
 
+    async def users(
+        self,
+        caller: Caller,
+        deletions: Sequence[CredentialDeletion],
+        upsertions: Sequence[CredentialUpsertion],
+    ) -> list[UserResult]:
+        """Ask the active controller to set and remove credentials. Returns one result for each
+        user. A login at this broker sees the change at once.
+        """
+        both = [one.user for one in deletions] + [one.user for one in upsertions]
+        named = list(dict.fromkeys(both))
+        if not named:
+            return []
+        deadline = self._deadline(ALTER_CONFIGS_TIMEOUT_MS)
+        message = write_alter_users(
+            caller, deletions, upsertions, timeout_ms=ALTER_CONFIGS_TIMEOUT_MS
+        )
+        try:
+            response = await self._controller.call(
+                "AlterUsers", message, _call_timeout_s(ALTER_CONFIGS_TIMEOUT_MS)
+            )
+        except TidemarkError as failure:
+            return [UserResult(user, failure.code, failure.message) for user in named]
+        relayed = read_user_results(response)
+        if relayed.error_code is not ErrorCode.NONE:
+            return [UserResult(user, relayed.error_code) for user in named]
+        if await self._seen(relayed, deadline):
+            return list(relayed.results)
+        return [
+            one._replace(error_code=ErrorCode.REQUEST_TIMED_OUT)
+            if one.error_code is ErrorCode.NONE
+            else one
+            for one in relayed.results
+        ]
+
     async def _seen(
-        self, relayed: Relayed[TopicResult] | Relayed[AlterationResult], deadline: InstantMs
+        self,
+        relayed: Relayed[TopicResult] | Relayed[AlterationResult] | Relayed[UserResult],
+        deadline: InstantMs,
     ) -> bool:
         """True if this broker's metadata shows the change by ``deadline``; a change without effect
         shows at once.

@@ -53,12 +53,14 @@ from broker.shell.kafka import (
     offset_for_leader_epoch,
     partition_reassignments,
     produce,
+    sasl_state,
     share_acknowledge,
     share_fetch,
     share_group_describe,
     share_group_heartbeat,
     sync_group,
     txn_offset_commit,
+    user_credentials,
     write_txn_markers,
 )
 from broker.shell.kafka.fetching import FetchParts
@@ -200,6 +202,10 @@ def cluster_apis(
         ApiKey.ALTER_CONFIGS: partial(
             alter_configs.handle_replace, facts, cache, cluster.relay, coordinator
         ),
+        ApiKey.SASL_HANDSHAKE: sasl_state.handshake,
+        ApiKey.SASL_AUTHENTICATE: sasl_state.authenticate,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(user_credentials.describe, facts, cache),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(user_credentials.alter, facts, cluster.relay),
     }
 
 

@@ -19,6 +19,7 @@ from tidemark.model.authorization import ANONYMOUS, Requester
 from tidemark.runtime.send_queue import SendQueue
 from tidemark.runtime.transport_queue import TransportQueue
 
+from broker.core.login import Login
 from broker.core.parked import Parked
 from broker.core.request_order import RequestOrder
 from broker.shell.listener.connection_host import ConnectionHost
@@ -52,18 +53,53 @@ class Connection(asyncio.BufferedProtocol):
     """Connection of one client."""
 
     __slots__ = (
-        "_blocked", "_buffer", "_closed", "_end", "_frame_end", "_held_bytes", "_limits",
-        "_muted", "_out", "_out_files", "_processing", "_queue", "_replies", "_resting",
-        "_small_frames", "_start", "_starved", "_stopped", "_swept_bytes", "_transport",
-        "_turn_bytes", "_view", "address", "began_s", "ending", "frame_bytes", "frame_ms",
-        "headers", "listener", "listener_name", "order", "peer",
-        "produce_prefix_bytes", "repeated_produces", "requester", "times", "touched", "unhandled",
+        "_blocked",
+        "_buffer",
+        "_closed",
+        "_end",
+        "_frame_end",
+        "_held_bytes",
+        "_limits",
+        "_muted",
+        "_out",
+        "_out_files",
+        "_processing",
+        "_queue",
+        "_replies",
+        "_resting",
+        "_small_frames",
+        "_start",
+        "_starved",
+        "_stopped",
+        "_swept_bytes",
+        "_transport",
+        "_turn_bytes",
+        "_view",
+        "address",
+        "began_s",
+        "ending",
+        "frame_bytes",
+        "frame_bytes_max",
+        "frame_ms",
+        "headers",
+        "listener",
+        "listener_name",
+        "login",
+        "order",
+        "peer",
+        "produce_prefix_bytes",
+        "repeated_produces",
+        "requester",
+        "times",
+        "touched",
+        "unhandled",
     )  # fmt: skip
 
     def __init__(self, listener: "ConnectionHost[Connection]") -> None:
         self.listener = listener
         self._limits = listener.limits
-        self.requester = Requester(ANONYMOUS, "")
+        self.requester, self.frame_bytes_max = Requester(ANONYMOUS, ""), listener.frame_bytes_max
+        self.login: Login | None = None  # of a listener with SASL
         self.peer = self.address = ""
         self.touched, self.ending = True, False
         self.headers = HeaderReader()
@@ -85,9 +121,8 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0  # bytes of answers that the queue does not have yet
         self._processing = self._blocked = self._muted = self._starved = False
         self._stopped = False  # a whole frame that may not be taken yet
-        self._turn_bytes = 0  # read since the loop last served other connections
+        self._turn_bytes = self._swept_bytes = 0  # read since others were served; sent till a sweep
         self._resting = self._closed = False
-        self._swept_bytes = 0
 
     # -- called by asyncio
 
@@ -189,7 +224,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_frames(self) -> bool:
         """Take frames. Returns True if it stopped early, because too much was unanswered."""
-        frame_bytes_max = self.listener.frame_bytes_max
         handle, order = self.listener.router.handle, self.order
         first = True
         while not self._closed:
@@ -198,7 +232,7 @@ class Connection(asyncio.BufferedProtocol):
             if available < 4 or self._muted:
                 break
             (size,) = _LENGTH.unpack_from(view, start)
-            if size < FRAME_BYTES_MIN or size > frame_bytes_max:
+            if size < FRAME_BYTES_MIN or size > self.frame_bytes_max:
                 self.listener.counters.closed_frame += 1
                 self.close("a frame of impossible size")
                 return False

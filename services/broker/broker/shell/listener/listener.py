@@ -20,9 +20,10 @@ from broker.config import BrokerConfig, Listener
 from broker.core.parked import Parked
 from broker.shell.counters import BrokerCounters
 from broker.shell.listener.connection import Connection
+from broker.shell.listener.connection_host import HandlesFrames
 from broker.shell.listener.late_frames import is_late
 from broker.shell.listener.limits import ConnectionLimits
-from broker.shell.listener.request_router import RequestRouter
+from broker.shell.listener.sasl_router import SaslRouter
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class KafkaListener:
     def __init__(
         self,
         listener: Listener,
-        router: RequestRouter,
+        router: HandlesFrames[Connection],
         cold_readers: Executor,
         *,
         config: BrokerConfig,
@@ -54,7 +55,8 @@ class KafkaListener:
     ) -> None:
         """``on_unreadable`` is called for a file that could not be read while it was being sent,
         ``on_gone`` for a connection that was lost.
-        ``tls`` where the listener's security protocol is SSL.
+        ``tls`` where the listener's security protocol has TLS. A ``router`` that is a SaslRouter
+        authenticates clients.
         """
         self.router = router
         self.limits = limits
@@ -71,6 +73,7 @@ class KafkaListener:
         self._config = config
         self._on_unreadable = on_unreadable
         self._tls = tls
+        self._sasl = router if isinstance(router, SaslRouter) else None
         self._server: asyncio.Server | None = None
         self._connections: dict[Connection, int] = {}
         self._tasks: asyncio.TaskGroup | None = None
@@ -193,6 +196,8 @@ class KafkaListener:
             return False
         self.counters.connections_total += 1
         self._connections[connection] = 0
+        if self._sasl is not None:
+            self._sasl.admit(connection)
         return True
 
     def make_queue(
@@ -249,10 +254,16 @@ class KafkaListener:
         """
         config = self._config
         sweep_ms = min(SWEEP_MS, config.connections_max_idle_ms, config.frame_deadline_ms)
+        if self._sasl is not None:
+            sweep_ms = min(sweep_ms, config.sasl_login_deadline_ms)
         idle_sweeps_max = max(1, config.connections_max_idle_ms // sweep_ms)
         while True:
             await asyncio.sleep(sweep_ms / 1_000)
             for connection, silent in tuple(self._connections.items()):
+                if self._sasl is not None and self._sasl.is_overdue(connection):
+                    self._sasl.counts.late += 1
+                    connection.close("the login took too long")
+                    continue
                 if is_late(connection, sweep_ms, config):
                     self._close_late(connection)
                     continue

@@ -44,6 +44,7 @@ from controller.shell.rpc import (
     watch_metadata,
 )
 from controller.shell.rpc.call import NO_REQUEST, Context, ask, refused, refused_member
+from controller.shell.user_mapping import read_user_changes, write_altered_users
 from controller.shell.wire_mapping import (
     FromClient,
     configs_named,
@@ -122,6 +123,10 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     # Each binding, and each filter, succeeds or fails alone.
     "CreateAcls": _from_client(Operation.ALTER, _of_cluster, read_new_acls, write_created_acls),
     "DeleteAcls": _from_client(Operation.ALTER, _of_cluster, read_acl_filters, write_deleted_acls),
+    # Credentials of users are set and removed, each user alone (KIP-554).
+    "AlterUsers": _from_client(
+        Operation.ALTER, _of_cluster, read_user_changes, write_altered_users
+    ),
     # A block of producer ids for one broker or coordinator, never given to another.
     "AllocateProducerIds": _from_member(read_allocation, write_producer_ids),
     # Agreement to the ISRs that a leader proposes, each alone.

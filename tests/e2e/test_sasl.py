@@ -1,0 +1,352 @@
+"""Kafka's clients that log in with SCRAM at a real broker, and those that should not get in."""
+
+import itertools
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import kafka
+import pytest
+import trustme
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from confluent_kafka.cimpl import NewTopic
+from e2e.clusters import START_SECONDS, Cluster
+from free_ports import free_port
+from prometheus_client.parser import text_string_to_metric_families
+from tidemark.cli.dev.layout import HOST, Layout
+from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.headers import request_header
+from waiting import PATIENCE_S, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+PASSWORD = "correct horse"
+REAUTH_MS = 2_000
+Settings = dict[str, str | int | float | bool]
+_FAILED = "kafka_server_socket_server_metrics_failed_authentication_total"
+_REPEATED = "kafka_server_socket_server_metrics_successful_reauthentication_total"
+
+
+class Doors:
+    """One cluster with three listeners: plain, with SASL, and with SASL over TLS."""
+
+    def __init__(self, cluster: Cluster, ports: dict[str, int], ca: str) -> None:
+        self.cluster = cluster
+        self.ports = ports
+        self.ca = ca
+        self.admin = AdminClient({"bootstrap.servers": cluster.kafka()})
+        self._numbers = itertools.count()
+
+    def a_user(self, password: str = PASSWORD, iterations: int = 4_096) -> str:
+        """A new user with a credential for each mechanism."""
+        name = f"user-{next(self._numbers)}"
+        self.set_password(name, password, iterations)
+        return name
+
+    def set_password(self, name: str, password: str, iterations: int = 4_096) -> None:
+        kinds = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+        wanted: list[UserScramCredentialAlteration] = [
+            UserScramCredentialUpsertion(
+                name, ScramCredentialInfo(kind, iterations), password.encode()
+            )
+            for kind in kinds
+        ]
+        for one in self.admin.alter_user_scram_credentials(wanted).values():
+            one.result(PATIENCE_S)
+
+    def client(
+        self,
+        user: str,
+        password: str = PASSWORD,
+        mechanism: str = MECHANISMS[0],
+        door: str = "SAFE",
+    ) -> Settings:
+        """librdkafka's configuration."""
+        settings: Settings = {
+            "bootstrap.servers": f"{HOST}:{self.ports[door]}",
+            "security.protocol": "sasl_ssl" if door == "TLS" else "sasl_plaintext",
+            "sasl.mechanism": mechanism,
+            "sasl.username": user,
+            "sasl.password": password,
+        }
+        return {**settings, "ssl.ca.location": self.ca} if door == "TLS" else settings
+
+    def count(self, name: str) -> float:
+        page = self.cluster.ops("broker-1", "/metrics")
+        families = text_string_to_metric_families(page)
+        samples = [one for family in families for one in family.samples if one.name == name]
+        return next(one.value for one in samples if one.labels == {"listener": "SAFE"})
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    directory = tmp_path_factory.mktemp("sasl")
+    authority = trustme.CA()
+    issued = authority.issue_cert(HOST)
+    names = {"ca": "ca.pem", "crt": "tls.crt", "key": "tls.key"}
+    paths = {name: str(directory / file) for name, file in names.items()}
+    authority.cert_pem.write_to_path(paths["ca"])
+    issued.cert_chain_pems[0].write_to_path(paths["crt"])
+    issued.private_key_pem.write_to_path(paths["key"])
+    layout = Layout.on_free_ports(directory / "cluster", brokers=1, controllers=1)
+    own = layout.member("broker-1").ports
+    ports = {"CLIENT": own["client"], "INTERNAL": own["internal"]}
+    ports |= {"SAFE": free_port(), "TLS": free_port()}
+    keys = {
+        "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": "SAFE:SASL_PLAINTEXT,TLS:SASL_SSL",
+        "ssl.certificate.location": paths["crt"],
+        "ssl.key.location": paths["key"],
+        "connections.max.reauth.ms": str(REAUTH_MS),
+        "sasl.login.deadline.ms": "1000",
+    }
+    cluster = Cluster(layout, overrides={"broker": keys})
+    try:
+        cluster.start(START_SECONDS)
+        yield Doors(cluster, ports, paths["ca"])
+    finally:
+        cluster.end()
+
+
+def a_topic(admin: AdminClient) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(PATIENCE_S)
+    return name
+
+
+@pytest.mark.parametrize("door", ["SAFE", "TLS"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.feature("SE01")
+def test_librdkafka_logs_in_and_writes_and_reads(doors: Doors, mechanism: str, door: str) -> None:
+    client = doors.client(doors.a_user(), mechanism=mechanism, door=door)
+    topic = a_topic(AdminClient(client))
+    producer = Producer(client)
+    producer.produce(topic, b"value")
+    assert producer.flush(PATIENCE_S) == 0
+    consumer = Consumer({**client, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    (message,) = consumer.consume(1, timeout=PATIENCE_S)
+    consumer.close()
+    assert message.value() == b"value"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.feature("SE01")
+def test_kafka_python_logs_in_and_writes(doors: Doors, mechanism: str) -> None:
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=f"{HOST}:{doors.ports['SAFE']}",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=mechanism,
+        sasl_plain_username=doors.a_user(),
+        sasl_plain_password=PASSWORD,
+    )
+    try:
+        topic = a_topic(doors.admin)
+        assert producer.send(topic, b"value").get(PATIENCE_S).offset == 0
+    finally:
+        producer.close()
+
+
+def refused_with(client: Settings) -> KafkaError:
+    """The error with which librdkafka gives up."""
+    errors: list[KafkaError] = []
+    producer = Producer({**client, "error_cb": errors.append})
+    wait_for(lambda: producer.poll(0.05) or errors, "an error of the client")
+    return errors[0]
+
+
+@pytest.mark.feature("SE01", "SE04", "SE05")
+def test_a_wrong_password_and_an_unknown_user_get_the_same_answer_and_are_counted(
+    doors: Doors,
+) -> None:
+    before = doors.count(_FAILED)
+    for user in (doors.a_user(), "nobody"):
+        error = refused_with(doors.client(user, "wrong"))
+        assert error.code() == KafkaError._AUTHENTICATION
+        assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in error.str()
+    assert doors.count(_FAILED) >= before + 2
+    lines = [one for one in doors.cluster.log("broker-1").splitlines() if "login failed" in one]
+    assert any("nobody" in one and HOST in one for one in lines)
+    assert not any(secret in one for one in lines for secret in ("wrong", PASSWORD))
+
+
+@pytest.mark.feature("SE02")
+def test_users_are_set_described_and_removed_with_kafkas_admin(doors: Doors) -> None:
+    name = doors.a_user(iterations=8_192)
+    answers = doors.admin.describe_user_scram_credentials([name])
+    assert isinstance(answers, dict)
+    described = answers[name].result(PATIENCE_S)
+    shown = {(one.mechanism, one.iterations) for one in described.scram_credential_infos}
+    assert {iterations for _, iterations in shown} == {8_192}
+    assert len(shown) == 2
+    gone = UserScramCredentialDeletion(name, ScramMechanism.SCRAM_SHA_256)
+    doors.admin.alter_user_scram_credentials([gone])[name].result(PATIENCE_S)
+    refused_with(doors.client(name))
+    AdminClient(doors.client(name, mechanism=MECHANISMS[1])).list_topics(timeout=PATIENCE_S)
+    assert PASSWORD not in doors.cluster.log("controller-1") + doors.cluster.log("broker-1")
+
+
+@pytest.mark.feature("SE02")
+def test_a_new_password_is_the_only_one_and_outlives_the_controller(doors: Doors) -> None:
+    name = doors.a_user()
+    doors.set_password(name, "another")
+    doors.cluster.kill("controller-1")
+    doors.cluster.restart("controller-1")
+    AdminClient(doors.client(name, "another")).list_topics(timeout=PATIENCE_S)
+    refused_with(doors.client(name, PASSWORD))
+
+
+@pytest.mark.feature("SE03")
+def test_a_client_authenticates_again_on_the_same_connection(doors: Doors) -> None:
+    before = doors.count(_REPEATED)
+    client = doors.client(doors.a_user())
+    topic = a_topic(doors.admin)
+    failed: list[KafkaError | None] = []
+    producer = Producer({**client, "retries": 0, "error_cb": failed.append})
+
+    def written() -> bool:
+        producer.produce(topic, b"value", on_delivery=lambda error, _: failed.append(error))
+        assert producer.flush(PATIENCE_S) == 0
+        return doors.count(_REPEATED) >= before + 2
+
+    wait_for(written, "two authentications of connections that were open")
+    assert [one for one in failed if one is not None] == []
+
+
+# -- below Kafka's clients
+
+
+class Wire:
+    """One connection, request by request."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection((HOST, port), timeout=PATIENCE_S)
+
+    def __enter__(self) -> "Wire":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def send(self, api_key: int, version: int, body: bytes) -> None:
+        frame = request_header(ApiKey(api_key), version, 1, "wire") + body
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def send_size(self, size: int) -> None:
+        self._socket.sendall(struct.pack(">i", size))
+
+    def answer(self) -> bytes:
+        """A whole answer; b"" once the broker has closed the connection."""
+        head = self._received(4)
+        return self._received(struct.unpack(">i", head)[0]) if head else b""
+
+    def _received(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            try:
+                more = self._socket.recv(size - len(found))
+            except ConnectionError:
+                return b""
+            if not more:
+                return b""
+            found += more
+        return found
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+Attack = Callable[[Wire], None]
+
+
+def _metadata(wire: Wire) -> None:
+    wire.send(ApiKey.METADATA, 1, struct.pack(">i", -1))
+
+
+def _token_first(wire: Wire) -> None:
+    wire.send(ApiKey.SASL_AUTHENTICATE, 0, struct.pack(">i", 3) + b"n,,")
+
+
+def _large_frame(wire: Wire) -> None:
+    wire.send_size(524_289)
+
+
+def _silence(_: Wire) -> None:
+    """Say nothing until the broker loses patience: a slow handshake."""
+
+
+@pytest.mark.parametrize("attack", [_metadata, _token_first, _large_frame, _silence])
+@pytest.mark.feature("SE05")
+def test_slow_handshake_and_early_requests_end_the_connection(doors: Doors, attack: Attack) -> None:
+    with Wire(doors.ports["SAFE"]) as wire:
+        attack(wire)
+        assert wire.answer() == b""
+
+
+@pytest.mark.feature("SE01")
+def test_downgrade_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are(
+    doors: Doors,
+) -> None:
+    with Wire(doors.ports["SAFE"]) as wire:
+        wire.send(ApiKey.SASL_HANDSHAKE, 1, text("PLAIN"))
+        answer = wire.answer()
+        assert struct.unpack_from(">h", answer, 4) == (33,)
+        assert all(name.encode() in answer for name in MECHANISMS)
+        assert wire.answer() == b""
+
+
+@pytest.mark.feature("SE05")
+def test_brute_force_each_guess_waits(doors: Doors) -> None:
+    user, before = doors.a_user(), doors.count(_FAILED)
+    began_s = time.monotonic()
+    for number in range(5):
+        with Wire(doors.ports["SAFE"]) as wire:
+            wire.send(ApiKey.SASL_HANDSHAKE, 1, text(MECHANISMS[0]))
+            assert struct.unpack_from(">h", wire.answer(), 4) == (0,)
+            token = f"n,,n={user},r=guess{number}".encode()
+            wire.send(ApiKey.SASL_AUTHENTICATE, 0, struct.pack(">i", len(token)) + token)
+            answer = wire.answer()
+            nonce = answer[answer.index(b"r=") + 2 : answer.index(b",s=")]
+            token = b"c=biws,r=" + nonce + b",p=" + b"A" * 43 + b"="
+            wire.send(ApiKey.SASL_AUTHENTICATE, 0, struct.pack(">i", len(token)) + token)
+            assert struct.unpack_from(">h", wire.answer(), 4) == (58,)
+            assert wire.answer() == b""
+    assert time.monotonic() - began_s >= 0.5
+    assert doors.count(_FAILED) == before + 5
+
+
+def test_a_handshake_of_version_0_is_followed_by_bare_tokens(doors: Doors) -> None:
+    import scramp  # type: ignore[import-untyped]
+
+    client = scramp.ScramClient([MECHANISMS[0]], doors.a_user(), PASSWORD)
+    with Wire(doors.ports["SAFE"]) as wire:
+        wire.send(ApiKey.SASL_HANDSHAKE, 0, text(MECHANISMS[0]))
+        assert struct.unpack_from(">h", wire.answer(), 4) == (0,)
+        for make, take in (
+            (client.get_client_first, client.set_server_first),
+            (client.get_client_final, client.set_server_final),
+        ):
+            token = make().encode()
+            wire._socket.sendall(struct.pack(">i", len(token)) + token)
+            take(wire.answer().decode())
+        _metadata(wire)
+        assert len(wire.answer()) > 8
+
+
+@pytest.mark.parametrize("door", ["CLIENT"])
+def test_a_listener_without_sasl_refuses_the_handshake(doors: Doors, door: str) -> None:
+    with Wire(doors.ports[door]) as wire:
+        wire.send(ApiKey.SASL_HANDSHAKE, 1, text(MECHANISMS[0]))
+        assert struct.unpack_from(">h", wire.answer(), 4) == (34,)
