@@ -6,6 +6,7 @@ import struct
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import kafka
 import pytest
@@ -21,6 +22,7 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.cimpl import NewTopic
 from e2e.clusters import START_SECONDS, Cluster
+from e2e.command_line import Cli
 from free_ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from tidemark.cli.dev.layout import HOST, Layout
@@ -222,6 +224,24 @@ def test_a_client_authenticates_again_on_the_same_connection(doors: Doors) -> No
 
     wait_for(written, "two authentications of connections that were open")
     assert [one for one in failed if one is not None] == []
+
+
+@pytest.mark.feature("SE02")
+def test_the_command_line_adds_lists_and_removes_users(doors: Doors, tmp_path: Path) -> None:
+    cli, name, file = Cli(doors.cluster), "alice, of sales", tmp_path / "password"
+    file.write_text("first\n")
+    added = cli.run("user", "add", name, "--password-file", str(file), *cli.kafka)
+    assert (added.returncode, added.stderr) == (0, b"")
+    AdminClient(doors.client(name, "first")).list_topics(timeout=PATIENCE_S)
+    again = cli.run("user", "add", name, "--password-file", str(file), *cli.kafka)
+    assert (again.returncode, b"set-password" in again.stderr) == (1, True)
+    asked = ("user", "set-password", name, "--password-file", "-", *cli.kafka)
+    assert cli.run(*asked, stdin=b"second\n").returncode == 0
+    AdminClient(doors.client(name, "second")).list_topics(timeout=PATIENCE_S)
+    listed = [one for one in cli.json("user", "list", *cli.kafka) if one["user"] == name]
+    assert listed == [{"user": name, "mechanism": one, "iterations": 8_192} for one in MECHANISMS]
+    assert cli.run("user", "remove", name, "--yes", *cli.kafka).returncode == 0
+    assert cli.run(*asked, stdin=b"third\n").returncode == 1
 
 
 # -- below Kafka's clients

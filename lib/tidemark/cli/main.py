@@ -38,6 +38,9 @@ GROUPS: Final[Mapping[str, GroupPlace]] = {
     "config": GroupPlace(
         "tidemark.cli.config.commands", "Show and change settings of topics, brokers and groups."
     ),
+    "user": GroupPlace(
+        "tidemark.cli.user.commands", "List, add and remove users that log in with SCRAM."
+    ),
     "producers": GroupPlace(
         "tidemark.cli.txn.producer_commands",
         "Show the producers of partitions: epochs, sequences, open transactions.",

@@ -23,6 +23,7 @@ from tidemark.client.admin.types import (
     ReplicaLog,
     TopicDescription,
 )
+from tidemark.client.admin.users import UserAdmin
 from tidemark.client.consumer.offset_lookup import OffsetAndTimestamp, OffsetLookup
 from tidemark.client.errors import ClientError, error_for
 from tidemark.kafka.apis import ApiKey
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 
-class Admin(GroupAdmin, ShareGroupAdmin, TransactionAdmin):
+class Admin(GroupAdmin, ShareGroupAdmin, TransactionAdmin, UserAdmin):
     """Client for administration: ``async with Admin("host:9092") as admin: await
     admin.create_topics([NewTopic("orders", 3)])``.
 

@@ -58,3 +58,7 @@ class Admin(SyncClient[AsyncAdmin]):
     abort_transaction = blocking(AsyncAdmin.abort_transaction)
     describe_producers = blocking(AsyncAdmin.describe_producers)
     open_transactions = blocking(AsyncAdmin.open_transactions)
+
+    describe_users = blocking(AsyncAdmin.describe_users)
+    set_passwords = blocking(AsyncAdmin.set_passwords)
+    delete_users = blocking(AsyncAdmin.delete_users)
