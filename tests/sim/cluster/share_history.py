@@ -20,6 +20,7 @@ from tidemark.model.share_state import (
 )
 
 from sim.checkers import require
+from sim.cluster.share_give_backs import GiveBacks
 from sim.cluster.share_letters import Letters
 from sim.cluster.share_transactions import Transactions
 
@@ -71,6 +72,7 @@ class Term:
     locks: dict[int, Held] = field(default_factory=dict)
     members: dict[int, str] = field(default_factory=dict)
     """Member that each offset was delivered to last."""
+    give_backs: GiveBacks = field(default_factory=lambda: GiveBacks(0))
 
 
 @dataclass
@@ -185,17 +187,23 @@ class ShareHistory:
         counts: dict[int, int],
         *,
         leader_epoch: int = 0,
+        unseen_max: int = 0,
     ) -> Term:
         """Record that a leader has read the state."""
         self.leaders[key] = max(leader_epoch, self.leaders.get(key, 0))
-        return Term(key, state_epoch, counts, leader_epoch)
+        give_backs = GiveBacks(unseen_max)
+        return Term(key, state_epoch, counts, leader_epoch, give_backs=give_backs)
 
     def begins_write(self, term: Term) -> None:
         """Record that a leader sends a write."""
         term.is_late = term.leader_epoch < self.leaders[term.key]
+        term.give_backs.begins_write()
 
-    def has_written(self, term: Term) -> None:
+    def has_written(self, term: Term, *, holds: bool = True) -> None:
         """Check a leader that was told that its write holds."""
+        term.give_backs.ends_write(term.counts, holds=holds)
+        if not holds:
+            return
         require(
             not term.is_late,
             "a write of an earlier leader does not hold",
@@ -224,6 +232,7 @@ class ShareHistory:
                 "every delivery raises the count",
                 f"{where}: {count} after {term.counts.get(offset)}",
             )
+            term.give_backs.delivers(offset, count, now, where)
             term.counts[offset] = count
             one.attempts[offset] += 1
             self.letters.is_delivered((term.key.topic_id, offset), term.state_epoch, count)

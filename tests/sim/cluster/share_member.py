@@ -2,7 +2,8 @@
 
 A member sends heartbeats to any broker, and keeps a share session with each broker that leads a
 partition of its assignment. It accepts most records, releases or rejects some, renews some locks,
-forgets some until their locks expire, and at times it dies without closing anything.
+forgets some until their locks expire, and at times it dies without closing anything. Some records
+it releases with Tidemark's own fields: with a delay, or as ones that it has never received.
 """
 
 import asyncio
@@ -69,21 +70,34 @@ class Delivered(NamedTuple):
     """That of the durable state when it was delivered."""
 
 
+class Choice(NamedTuple):
+    """Acknowledgement of a record."""
+
+    kind: AcknowledgeType
+    delay_ms: int = 0
+    is_unseen: bool = False
+
+    def __str__(self) -> str:
+        """Return one word."""
+        words = {True: "UNSEEN", False: "DELAYED" if self.delay_ms else self.kind.name}
+        return words[self.is_unseen]
+
+
 @dataclass
 class Hands:
     """Records of one partition that a member has, and acknowledgements to send with the next
     request.
     """
 
-    choices: dict[Delivered, AcknowledgeType] = field(default_factory=dict)
-    later: list[tuple[int, Delivered, AcknowledgeType]] = field(default_factory=list)
+    choices: dict[Delivered, Choice] = field(default_factory=dict)
+    later: list[tuple[int, Delivered, Choice]] = field(default_factory=list)
     """Decisions with the time at which they are made."""
 
     def decide(self, now: int) -> None:
         """Make the decisions whose time has come."""
-        for at, one, kind in self.later:
+        for at, one, choice in self.later:
             if at <= now:
-                self.choices[one] = kind
+                self.choices[one] = choice
         self.later = [due for due in self.later if due[0] > now]
 
 
@@ -246,12 +260,8 @@ class ShareMember:
             if self._world.dice.chance(0.4):
                 await self._send(session, ACKNOWLEDGE, session.epoch, topics)
                 return
-            renews = [
-                kind is AcknowledgeType.RENEW
-                for one in session.hands.values()
-                for kind in one.choices.values()
-            ]
-            if any(renews):  # a renewal comes without a fetch
+            choices = {title: one.choices for title, one in session.hands.items()}
+            if _has_renewals(choices):  # a renewal comes without a fetch
                 await self._send(session, ACKNOWLEDGE, session.epoch, topics)
                 return
         await self._send(session, FETCH, session.epoch, topics)
@@ -292,7 +302,7 @@ class ShareMember:
             session.epoch = max(1, epoch + 1)
 
     @staticmethod
-    def _taken(session: Session) -> dict[str, dict[Delivered, AcknowledgeType]]:
+    def _taken(session: Session) -> dict[str, dict[Delivered, Choice]]:
         """Take the acknowledgements that are to be sent, by topic."""
         sent = {title: one.choices for title, one in session.hands.items() if one.choices}
         for title in sent:
@@ -302,7 +312,7 @@ class ShareMember:
     def _rows(
         self,
         session: Session,
-        sent: dict[str, dict[Delivered, AcknowledgeType]],
+        sent: dict[str, dict[Delivered, Choice]],
         topics: list["SimTopic"],
     ) -> list[dict[str, object]]:
         """Return the partitions of a request: new ones, and those with acknowledgements."""
@@ -325,7 +335,7 @@ class ShareMember:
         session: Session,
         api: tuple[ApiKey, int],
         answer: Struct,
-        sent: dict[str, dict[Delivered, AcknowledgeType]],
+        sent: dict[str, dict[Delivered, Choice]],
     ) -> None:
         code = ErrorCode(answer.error_code)
         if code is not ErrorCode.NONE:
@@ -354,7 +364,7 @@ class ShareMember:
         session: Session,
         topic: "SimTopic",
         code: ErrorCode,
-        sent: dict[Delivered, AcknowledgeType],
+        sent: dict[Delivered, Choice],
     ) -> None:
         if not sent:
             return
@@ -364,16 +374,16 @@ class ShareMember:
             known = code in AGAIN or code is ErrorCode.INVALID_REQUEST  # beyond a new window
             require(known, "members hear what they understand", f"{self.name}: {code.name}")
             return
-        kinds = ", ".join(f"{kind.name} {one.offset}" for one, kind in sent.items())
+        kinds = ", ".join(f"{choice} {one.offset}" for one, choice in sent.items())
         world.note(self._member_id, kinds, topic)
-        for one, kind in sent.items():
-            if kind in (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT):
+        for one, choice in sent.items():
+            if choice.kind in (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT):
                 world.is_answered(share_key(topic), one)
                 if world.has_repeats and world.dice.chance(TWICE):
-                    session.hands[topic.title].choices[one] = kind
-            elif kind is AcknowledgeType.RENEW:
+                    session.hands[topic.title].choices[one] = choice
+            elif choice.kind is AcknowledgeType.RENEW:
                 due = world.now + world.dice.pick(RENEWED_MS)
-                session.hands[topic.title].later.append((due, one, AcknowledgeType.ACCEPT))
+                session.hands[topic.title].later.append((due, one, _ACCEPT))
 
     def _heard_partition(self, session: Session, topic: "SimTopic", part: Struct) -> None:
         code = ErrorCode(part.error_code)
@@ -405,11 +415,14 @@ class ShareMember:
         state_epoch = world.history.epochs.get(share_key(topic), -1)
         world.note(self._member_id, f"gets {offsets[0]} to {offsets[-1]}", topic)
         for offset in offsets:
-            kind, one = world.draw_outcome(), Delivered(offset, state_epoch)
-            if kind is AcknowledgeType.RENEW:
-                hands.later.append((world.now + world.dice.pick(RENEWED_MS), one, kind))
-            elif kind is not None:
-                hands.choices[one] = kind
+            choice, one = world.draw_choice(), Delivered(offset, state_epoch)
+            if choice is not None and choice.kind is AcknowledgeType.RENEW:
+                hands.later.append((world.now + world.dice.pick(RENEWED_MS), one, choice))
+            elif choice is not None:
+                hands.choices[one] = choice
+
+
+_ACCEPT: Final = Choice(AcknowledgeType.ACCEPT)
 
 
 def share_key(topic: "SimTopic") -> SharePartitionKey:
@@ -417,27 +430,33 @@ def share_key(topic: "SimTopic") -> SharePartitionKey:
     return SharePartitionKey(GROUP, topic.topic_id, topic.partition)
 
 
-def _has_renewals(sent: dict[str, dict[Delivered, AcknowledgeType]]) -> bool:
-    return any(kind is AcknowledgeType.RENEW for one in sent.values() for kind in one.values())
+def _has_renewals(sent: dict[str, dict[Delivered, Choice]]) -> bool:
+    kinds = (choice.kind for one in sent.values() for choice in one.values())
+    return AcknowledgeType.RENEW in kinds
 
 
-def _batches(choices: dict[Delivered, AcknowledgeType]) -> Iterator[dict[str, object]]:
-    """Yield acknowledgement batches of consecutive offsets."""
-    kinds = {one.offset: kind for one, kind in choices.items()}
+def _batches(choices: dict[Delivered, Choice]) -> Iterator[dict[str, object]]:
+    """Yield acknowledgement batches of consecutive offsets. Own fields are those of a batch."""
+    by_offset = {one.offset: choice for one, choice in choices.items()}
     run: list[int] = []
-    for offset in sorted(kinds):
-        if run and offset != run[-1] + 1:
-            yield _batch(run, kinds)
+    for offset in sorted(by_offset):
+        if run and (offset != run[-1] + 1 or by_offset[offset][1:] != by_offset[run[0]][1:]):
+            yield _batch(run, by_offset)
             run = []
         run.append(offset)
     if run:
-        yield _batch(run, kinds)
+        yield _batch(run, by_offset)
 
 
-def _batch(run: list[int], kinds: dict[int, AcknowledgeType]) -> dict[str, object]:
-    types = [int(kinds[offset]) for offset in run]
+def _batch(run: list[int], choices: dict[int, Choice]) -> dict[str, object]:
+    types = [int(choices[offset].kind) for offset in run]
+    first = choices[run[0]]
+    if first.is_unseen:
+        assert set(types) == {AcknowledgeType.RELEASE}, "what was never received is released"
     return {
         "first_offset": run[0],
         "last_offset": run[-1],
         "acknowledge_types": types if len(set(types)) > 1 else types[:1],
+        "release_delay": first.delay_ms,
+        "is_unseen": first.is_unseen,
     }

@@ -28,6 +28,7 @@ _acquire = SharePartition.acquire
 _acknowledge = SharePartition.acknowledge
 _loaded = SharePartition.loaded
 _refused = acknowledgement._refused
+_transition = acknowledgement._transition
 _write = ShareStates.write
 _read = ShareStates.read
 _initialize = ShareStates.initialize
@@ -146,6 +147,10 @@ def _archived_at_once(letters: Any, attempt: Any) -> Any:
     return replace(write, pending=(), batches=batches)
 
 
+def _always_received(settings: Any, run: Any, piece: Any, now: Any) -> Any:
+    return _transition(settings, run._replace(is_unseen=False), piece, now)
+
+
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "writes locks as acknowledgements": (
         (state_writes, "_unwritten_batches", _acquired_is_acknowledged),
@@ -182,6 +187,10 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (DeadLetters, "archiving", _archived_at_once),
     ),
     "copies dead letters outside of the transaction": ((letter_copies, "TRANSACTIONAL_BIT", 0),),
+    "delivers a delayed record at once": ((ShareSettings, "delay_ms", lambda *_: 0),),
+    "counts deliveries that were never received": (
+        (acknowledgement, "_transition", _always_received),
+    ),
     "gives a key to several members": ((KeyOrder, "may_take", _whoever_asks),),
     "releases a key before the acknowledgement is written": (
         (SharePartition, "acknowledge", _keys_free_at_once),
@@ -260,6 +269,10 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
         "a dead letter is archived together with its copy",
     ),
     "copies dead letters outside of the transaction": ("each dead letter exactly once",),
+    "delivers a delayed record at once": ("a delayed record is not delivered before its time",),
+    "counts deliveries that were never received": (
+        "a delivery counts unless its record was never received",
+    ),
     "gives a key to several members": ("under key order no two members hold one key",),
     "releases a key before the acknowledgement is written": (
         "under key order the earlier records of a key are finished",

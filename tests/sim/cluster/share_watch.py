@@ -48,7 +48,11 @@ class _Watch:
                     for offset in range(batch.first_offset, batch.last_offset + 1)
                 }
                 self._terms[share] = self._history.loads(
-                    share.key, read.state_epoch, counts, leader_epoch=share.leader_epoch
+                    share.key,
+                    read.state_epoch,
+                    counts,
+                    leader_epoch=share.leader_epoch,
+                    unseen_max=share.settings.unseen_max,
                 )
             return answer
 
@@ -88,10 +92,28 @@ class _Watch:
             answer = original(share, member, batches, token, now, **named)
             if answer is None or answer.error_code is ErrorCode.NONE:
                 runs = [run for one in batches for run in _runs(one, start)]
+                self._given_back(share, batches, start, now)
                 self._taken(share, member, runs, now, named.get("transaction"))
             return answer
 
         return acknowledge
+
+    def _given_back(
+        self, share: SharePartition, batches: Sequence[AcknowledgementBatch], start: int, now: int
+    ) -> None:
+        """Note releases with Tidemark's own fields."""
+        term = self._terms.get(share)
+        if term is None:
+            return
+        for one in batches:
+            ready_at = now + min(one.delay_ms, share.settings.release_backoff_max_ms)
+            released = [run for run in _runs(one, start) if run[2] is AcknowledgeType.RELEASE]
+            for first, last, _ in released if one.is_unseen or one.delay_ms else ():
+                for offset in range(first, last + 1):
+                    if one.is_unseen:
+                        term.give_backs.returns(offset, term.counts[offset])
+                    else:
+                        term.give_backs.delays(offset, term.counts[offset], ready_at)
 
     def _taken(
         self,
@@ -137,8 +159,8 @@ class _Watch:
 
         def written(share: SharePartition, code: ErrorCode, *rest: Any, **named: Any) -> Any:
             term = self._terms.get(share)
-            if code is ErrorCode.NONE and term is not None:
-                self._history.has_written(term)
+            if term is not None:
+                self._history.has_written(term, holds=code is ErrorCode.NONE)
             return original(share, code, *rest, **named)
 
         return written

@@ -35,7 +35,7 @@ from sim.cluster.share_faults import SHARE_FAULTS
 from sim.cluster.share_history import ShareHistory
 from sim.cluster.share_keys import KeyedProducer, Keys
 from sim.cluster.share_letters import QUEUE
-from sim.cluster.share_member import AGAIN, GROUP, Delivered, ShareMember, share_key
+from sim.cluster.share_member import AGAIN, GROUP, Choice, Delivered, ShareMember, share_key
 from sim.cluster.share_processes import (
     LIMIT,
     SHARE_HEARTBEAT_MS,
@@ -57,6 +57,7 @@ DRAIN_MS: Final = 15_000
 STATE_PARTITIONS: Final = 2
 MEMBERS: Final = 3
 RESET_DICE: Final = 7_000_003
+OWN_DICE: Final = 7_000_021
 RESETS: Final = 0.4
 """Share of the seeds in which the group is reset."""
 LONG_LOCKS: Final = 0.3
@@ -75,6 +76,8 @@ _OUTCOMES: Final = (
     (AcknowledgeType.RENEW, 5),
     (None, 5),
 )
+_RELEASES: Final = (((0, False), 4), ((40, False), 1), ((400, False), 2), ((0, True), 3))
+"""Delay of a released record, in ms, and True if it is released as never received."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,7 @@ class ShareWorld(CoordinatedWorld):
             if one.name == SHARE_GROUP_STATE
         }
         self.has_repeats = options.has_repeats
+        self._own_dice = Dice(OWN_DICE + seed)
         self.is_resting = False
         """True while the members stay away from the group."""
         if is_long_drawn or options.has_reset:
@@ -218,9 +222,13 @@ class ShareWorld(CoordinatedWorld):
             tasks.append(self._client_task(self._reset(), "reset"))
         return tasks
 
-    def draw_outcome(self) -> AcknowledgeType | None:
+    def draw_choice(self) -> Choice | None:
         """Return what a member does with a record; None: it forgets it."""
-        return self.dice.weighted(_OUTCOMES)
+        kind = self.dice.weighted(_OUTCOMES)
+        if kind is not AcknowledgeType.RELEASE:
+            return None if kind is None else Choice(kind)
+        delay_ms, is_unseen = self._own_dice.weighted(_RELEASES)
+        return Choice(kind, delay_ms, is_unseen)
 
     async def _reset(self) -> None:
         """Send the members away, and begin the partitions again at other offsets."""

@@ -22,6 +22,8 @@ REACHED = (
     "m1- RELEASE",
     "m1- REJECT",
     "m1- RENEW",
+    "m1- DELAYED",
+    "m1- UNSEEN",
     "m2- dies",
     "m3- holds",
     "m3- leaves",

@@ -126,6 +126,34 @@ def same_count(told: Told) -> None:
     told.acquires("m2", 6, 6, 1, now=LOCK_MS)
 
 
+def give_back(told: Told, count: int, *, holds: bool) -> None:
+    """m1 returns 6 as never received, and releases 7 with a delay until 900."""
+    told.term.give_backs.unseen_max = 1
+    told.history.takes(told.term, "m1", [(6, 7, AcknowledgeType.RELEASE)])
+    told.term.give_backs.returns(6, count)
+    told.term.give_backs.delays(7, count, 900)
+    told.history.begins_write(told.term)
+    told.history.has_written(told.term, holds=holds)
+
+
+def delayed_too_short(told: Told) -> None:
+    give_back(told, 1, holds=True)
+    told.acquires("m2", 7, 7, 2, now=899)
+
+
+def counted_unseen(told: Told) -> None:
+    give_back(told, 1, holds=True)
+    told.acquires("m2", 6, 6, 2, now=0)
+
+
+def unseen_too_often(told: Told) -> None:
+    give_back(told, 1, holds=True)
+    told.acquires("m1", 6, 6, 1, now=900)
+    told.acquires("m1", 7, 7, 2, now=900)
+    give_back(told, 1, holds=True)
+    told.acquires("m1", 6, 6, 1, now=1_900)
+
+
 def not_the_holder(told: Told) -> None:
     told.history.takes(told.term, "m2", [(6, 6, ACCEPT)])
 
@@ -250,6 +278,9 @@ def left_over(told: Told) -> None:
         (two_locks, "a record has one lock"),
         (too_often, "the delivery count is within its limit"),
         (same_count, "every delivery raises the count"),
+        (delayed_too_short, "a delayed record is not delivered before its time"),
+        (counted_unseen, "a delivery counts unless its record was never received"),
+        (unseen_too_often, "every delivery raises the count"),
         (not_the_holder, "only the holder of a lock acknowledges"),
         (still_locked, "a session that is closed holds no lock"),
         (written_by_an_earlier_leader, "a write of an earlier leader does not hold"),
@@ -304,6 +335,16 @@ def test_a_history_that_keeps_the_rules_is_accepted() -> None:
     told.history.loads(KEY, EPOCH, {}, leader_epoch=2)
     told.history.has_written(told.term)
     told.history.ends({KEY: 10}, {KEY: 10})
+
+
+def test_give_backs_that_keep_the_rules_are_accepted() -> None:
+    told = Told()
+    give_back(told, 1, holds=True)
+    told.acquires("m2", 6, 6, 1, now=0)
+    told.acquires("m2", 7, 7, 2, now=900)
+    other = Told()
+    give_back(other, 1, holds=False)
+    other.acquires("m2", 6, 7, 2, now=LOCK_MS)
 
 
 def test_a_transaction_that_keeps_the_rules_is_accepted() -> None:

@@ -36,7 +36,7 @@ class AcknowledgementBatch(NamedTuple):
     """Delay before released records are delivered again; 0: by the group's configuration."""
     is_unseen: bool = False
     """The application never received these records: they are released at once, and their delivery
-    does not count.
+    does not count, up to ``ShareSettings.unseen_max`` times.
     """
 
 
@@ -135,7 +135,7 @@ def acknowledge(
     if transaction is not None:
         for moved in applied.moved:
             assert moved.transition is not None, "it was moved just now"
-            outcome, delivery_count, _, _ = moved.transition
+            outcome, delivery_count, *_ = moved.transition
             moved.transition = Transition(ACQUIRED, delivery_count, pending=(transaction, outcome))
     return applied
 
@@ -212,13 +212,12 @@ def _apply(
         applied.renewed.extend(pieces)
         return
     for piece in pieces:
-        piece.transition = _transition(settings, run, piece.count, now)
+        piece.transition = _transition(settings, run, piece, now)
     applied.moved.extend(pieces)
 
 
-def _transition(
-    settings: ShareSettings, run: _Run, delivery_count: int, now: InstantMs
-) -> Transition:
+def _transition(settings: ShareSettings, run: _Run, piece: Range, now: InstantMs) -> Transition:
+    delivery_count = piece.count
     match run.type:
         case AcknowledgeType.ACCEPT:
             cause = Cause.ACCEPTED
@@ -226,8 +225,9 @@ def _transition(
             cause = Cause.NO_RECORD
         case AcknowledgeType.REJECT:
             cause = settings.rejected
-        case _ if run.is_unseen:
-            return Transition(NEXT_DELIVERY[ACQUIRED, Cause.RELEASED], delivery_count - 1)
+        case _ if run.is_unseen and piece.unseen < settings.unseen_max:
+            state = NEXT_DELIVERY[ACQUIRED, Cause.RELEASED]
+            return Transition(state, delivery_count - 1, is_unseen=True)
         case _ if delivery_count >= settings.deliveries_max:
             cause = settings.exhausted
         case _:

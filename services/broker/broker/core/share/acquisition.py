@@ -238,6 +238,7 @@ class Acquisition:
         return (
             before.last + 1 == first
             and before.count == _FIRST_DELIVERY
+            and not before.unseen
             and before.records < self._wanted.batch_records_max
         )
 

@@ -1,11 +1,9 @@
 """Ranges of a window that a member or a transaction holds."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
-from tidemark.model.ids import Offset
 from tidemark.model.share_state import TransactionKey
 
-from broker.core.share.state_writes import Span
 from broker.core.share.window import Lock, Range, Window
 
 
@@ -29,17 +27,6 @@ def end_locks_of(window: Window, member: str) -> list[Range]:
             if one.transition is None:
                 held.append(one)
     return held
-
-
-def forget_deliveries(window: Window, member: str, unseen: Sequence[Span]) -> None:
-    """Do not count the delivery of records that a member holds and its application never got."""
-    for span_first, span_last in unseen:
-        first, last = max(span_first, window.start), min(span_last, Offset(window.end - 1))
-        for one in window.over(first, last) if first <= last else ():
-            if one.lock is None or one.lock.member != member or one.transition is not None:
-                continue
-            for piece in window.carve(max(first, one.first), min(last, one.last)):
-                piece.count -= 1
 
 
 def check_locks(window: Window) -> None:

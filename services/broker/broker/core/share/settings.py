@@ -8,6 +8,10 @@ from tidemark.model.share_group_configs import RecordOrder, ShareGroupConfig
 from broker.core.share.states import Cause
 
 _DOUBLINGS_MAX: Final = 32
+_UNSEEN_TIMES: Final = 10
+"""Unseen give-backs of a record for each delivery that it may have. A slow member that acquires in
+advance gives back the same records often, and a record must not be archived because of that.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,10 @@ class ShareSettings:
     """``share.delivery.count.limit``: a record given back at it is archived."""
     lock_ms: int = 30_000
     """``share.record.lock.duration.ms``."""
+    unseen_max: int = _UNSEEN_TIMES * 5
+    """Times that a record may be given back as never received, at one leader, without a delivery
+    being counted: otherwise one member could keep it from being archived for ever.
+    """
     records_max: int = 2_000
     """``share.partition.max.record.locks``: bounds the window from its start to its end."""
     is_renew_enabled: bool = True
@@ -49,6 +57,7 @@ class ShareSettings:
         """Return the settings of a group's configuration."""
         return cls(
             deliveries_max=config.delivery_count_limit,
+            unseen_max=_UNSEEN_TIMES * config.delivery_count_limit,
             lock_ms=config.record_lock_duration_ms,
             records_max=config.partition_max_record_locks,
             is_renew_enabled=config.renew_acknowledge_enable,

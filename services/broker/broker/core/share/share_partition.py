@@ -46,7 +46,6 @@ from broker.core.share.holds import (
     belongs_to,
     check_locks,
     end_locks_of,
-    forget_deliveries,
     held_by,
 )
 from broker.core.share.key_order import KeyOrder
@@ -234,6 +233,7 @@ class SharePartition:
             hand_over(one, self._transactions.lock(*transition.pending))
             return
         one.count = transition.delivery_count
+        one.unseen += transition.is_unseen
         one.ready_at = transition.ready_at
         if transition.ready_at:
             self._timers.delay(one.first, transition.ready_at)
@@ -340,14 +340,11 @@ class SharePartition:
         self._writes.next.waiting.append(Waiting(request, transaction))
         return None
 
-    def release(self, member: str, now: InstantMs, unseen: Sequence[Span] = ()) -> None:
-        """Give back all records that a member holds: its session has ended. Records of ``unseen``
-        never reached its application and do not count as delivered.
-        """
+    def release(self, member: str, now: InstantMs) -> None:
+        """Give back all records that a member holds: its session has ended."""
         if self.phase is not Phase.ACTIVE:
             return
         self.tick(now)
-        forget_deliveries(self.window, member, unseen)
         self._give_back(end_locks_of(self.window, member))
 
     def _give_back(self, held: Sequence[Range]) -> None:

@@ -199,7 +199,7 @@ def _finishing(moved: Sequence[Range]) -> int:
 def _moved_batches(moved: Sequence[Range]) -> Iterable[StateBatch]:
     for one in moved:
         if one.transition is not None and one.transition.pending is None:
-            state, delivery_count, _, _ = one.transition
+            state, delivery_count, *_ = one.transition
             yield StateBatch(one.first, one.last, state, delivery_count)
 
 

@@ -62,12 +62,17 @@ class Transition(NamedTuple):
     ready_at: InstantMs = READY
     pending: PendingOutcome | None = None
     """Outcome of an acknowledgement in a transaction: the record stays ACQUIRED by that."""
+    is_unseen: bool = False
+    """Its delivery does not count: the application never received the record."""
 
 
 class Range:
     """Consecutive offsets that share everything. ACQUIRED exactly while it has a lock."""
 
-    __slots__ = ("count", "first", "last", "lock", "portion", "ready_at", "state", "transition")
+    __slots__ = (
+        *("count", "first", "last", "lock", "portion", "ready_at", "state", "transition"),
+        "unseen",
+    )
 
     def __init__(
         self,
@@ -87,6 +92,8 @@ class Range:
         """AVAILABLE records are delivered from then on."""
         self.portion = 0
         """Records in a delivery, where the range is isolated and was cut; 0: not decided."""
+        self.unseen = 0
+        """Deliveries that did not count."""
 
     def __str__(self) -> str:
         """One line: ``100-199 ACQUIRED 1 member-1``."""
@@ -223,6 +230,7 @@ class Window:
         rest = Range(at, whole.last, whole.state, whole.count, whole.lock)
         rest.ready_at = whole.ready_at
         rest.portion = whole.portion
+        rest.unseen = whole.unseen
         whole.last = Offset(at - 1)
         self._firsts.insert(index + 1, at)
         self._ranges.insert(index + 1, rest)
@@ -257,6 +265,7 @@ class Window:
         if (
             before.state is not after.state
             or before.count != after.count
+            or before.unseen != after.unseen
             or before.lock is not after.lock
             or before.transition is not None
             or after.transition is not None

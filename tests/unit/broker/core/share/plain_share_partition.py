@@ -33,6 +33,8 @@ class Record:
     target: tuple[DeliveryState, int] | None = None
     is_unseen: bool = False
     """Its release does not count as a delivery."""
+    unseen: int = 0
+    """Releases that did not count."""
     target_transaction: TransactionKey | None = None
     transaction: TransactionKey | None = None
     outcome: DeliveryState | None = None
@@ -282,10 +284,11 @@ class PlainSharePartition:
             if one.member != member:
                 return None
         for offset, (kind, delay_ms, is_unseen) in said.items():
-            self.say(self.records[offset], kind, delay_ms, now)
-            if is_unseen:
-                self.records[offset].target = (AVAILABLE, 0)
-            self.records[offset].is_unseen = is_unseen
+            one = self.records[offset]
+            self.say(one, kind, delay_ms, now)
+            one.is_unseen = is_unseen and one.unseen < self.settings.unseen_max
+            if one.is_unseen:
+                one.target = (AVAILABLE, 0)
             self.records[offset].target_transaction = transaction
         return [offset for offset, (kind, *_) in said.items() if kind != RENEW]
 
@@ -311,13 +314,12 @@ class PlainSharePartition:
         one.end(self.rejected() if is_exhausted else AVAILABLE)
         self.unwritten.add(offset)
 
-    def release(self, member: str, now: int, unseen: set[int]) -> None:
+    def release(self, member: str, now: int) -> None:
         self.tick(now)
         for offset, one in self.records.items():
             if one.state is ACQUIRED and one.member == member:
                 one.is_over = True
                 if one.target is None:
-                    one.count -= offset in unseen
                     self.give_back(offset)
         self.advance()
 
@@ -406,6 +408,7 @@ class PlainSharePartition:
                 one.hold_by_transaction(transaction, target[0])
             elif holds and target is not None:
                 one.count -= one.is_unseen
+                one.unseen += one.is_unseen
                 one.end(target[0])
                 one.ready_at = target[1] if target[0] is AVAILABLE else 0
             elif one.is_over:

@@ -52,6 +52,7 @@ class ShareHistory:
         self.settings = ShareSettings(
             deliveries_max=self.dice.randint(2, 6),
             lock_ms=50,
+            unseen_max=self.dice.choice((0, 1, 3, 50)),
             records_max=self.dice.choice((1, 5, 12, 40)),
             release_backoff_ms=self.dice.choice((0, 0, 7)),
             release_backoff_max_ms=40,
@@ -303,10 +304,8 @@ class ShareHistory:
 
     def lose_session(self) -> None:
         member = self.dice.choice(MEMBERS)
-        first = self.dice.randint(0, self.log_end + 1)
-        last = first + self.dice.randint(0, 8)
-        self.share.release(member, InstantMs(self.now), [(Offset(first), Offset(last))])
-        self.plain.release(member, self.now, set(range(first, last + 1)))
+        self.share.release(member, InstantMs(self.now))
+        self.plain.release(member, self.now)
 
     # -- writes
 

@@ -201,4 +201,15 @@ def test_a_release_of_records_that_no_application_saw_counts_no_delivery(
     world.fetch()
     world.done(say(0, 3, ACCEPT), say(4, 9, RELEASE, is_unseen=True))
     assert world.story() == ["4-9 AVAILABLE 0"]
-    assert world.fetch("m2") == [(4, 19, 1)]
+    assert world.fetch("m2") == [(4, 9, 1), (10, 19, 1)]
+
+
+def test_a_member_cannot_keep_a_record_from_being_archived_by_never_receiving_it() -> None:
+    world = ShareWorld(ShareSettings(deliveries_max=3, unseen_max=3, records_max=10)).load()
+    counts = []
+    for _ in range(6):
+        ((first, last, count),) = world.fetch()
+        counts.append(count)
+        world.done(say(first, last, RELEASE, is_unseen=True))
+    assert counts == [1, 1, 1, 1, 2, 3]
+    assert world.story() == ["1-9 AVAILABLE 2"]

@@ -1,6 +1,6 @@
 """What a member or a transaction holds of a window."""
 
-from broker.core.share.holds import belongs_to, end_locks_of, forget_deliveries, held_by
+from broker.core.share.holds import belongs_to, end_locks_of, held_by
 from broker.core.share.states import ACQUIRED
 from broker.core.share.window import Lock, Range, Transition, Window
 from tidemark.model.ids import InstantMs, Offset, ProducerEpoch, ProducerId
@@ -34,12 +34,6 @@ def test_all_locks_of_a_member_end() -> None:
     window, locks = window_of("a", "b", "a")
     assert [one.first for one in end_locks_of(window, "a")] == [0, 20]
     assert [lock.is_over for lock in locks] == [True, False, True]
-
-
-def test_only_deliveries_that_the_member_holds_are_forgotten() -> None:
-    window, _ = window_of("a", "b")
-    forget_deliveries(window, "a", [(Offset(5), Offset(14))])
-    assert [(one.first, one.count) for one in window] == [(0, 2), (5, 1), (10, 2)]
 
 
 def test_a_range_belongs_to_the_transaction_that_is_being_written() -> None:

@@ -142,14 +142,6 @@ def test_a_session_that_ends_gives_back_what_it_holds() -> None:
     assert world.share.take_wakeup()
 
 
-def test_records_that_no_application_saw_do_not_count_as_delivered() -> None:
-    world = ShareWorld(ShareSettings(deliveries_max=1)).load()
-    world.fetch()
-    world.share.release("m1", world.now, unseen=[(Offset(4), Offset(20))])
-    assert world.story() == ["4-9 AVAILABLE 0"]
-    assert world.fetch("m2") == [(4, 19, 1)]
-
-
 def test_what_a_lost_session_acknowledged_holds_or_is_given_back() -> None:
     world = ShareWorld().load()
     world.fetch()
