@@ -16,8 +16,8 @@ FRAMES ?=
 FAULTS ?=
 S ?=
 REWRITE ?=
-# They need Maven, and a registry once: not part of `make test`.
-JAVA_TESTS := tests/conformance/test_java_clients.py tests/conformance/test_java_share_groups.py tests/conformance/test_kafka_streams.py tests/conformance/spark
+# They need Maven or Go, and a registry once: not part of `make test`.
+JAVA_TESTS := tests/conformance/test_java_clients.py tests/conformance/test_java_share_groups.py tests/conformance/test_go_share_groups.py tests/conformance/test_kafka_streams.py tests/conformance/spark
 # Compiled modules are kept: every test and every service would otherwise compile the same code again.
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -132,7 +132,7 @@ scenario: setup ## protocol scripts: make scenario S=name; REWRITE=1 rewrites th
 fuzz: setup ## hostile frames against a real broker: make fuzz SEED=7
 	SEED=$(SEED) FRAMES=$(or $(FRAMES),200000) $(BIN)/pytest -q -s tests/e2e/test_fuzz.py $(ARGS)
 
-conformance: setup ## Kafka's own Java clients, Kafka Streams, Spark's Kafka connector (needs a JDK 17 and Maven)
+conformance: setup ## Kafka's own Java clients and tools, Streams, franz-go, Spark's connector (needs a JDK 17, Maven, Go)
 	$(BIN)/pytest -q $(JAVA_TESTS) $(ARGS)
 
 ci: lint types test ## everything that a machine checks, in this order

@@ -40,6 +40,11 @@ class JavaPrograms:
         main = f"tidemark.conformance.{program}"
         return ["java", *_JVM, "-cp", self._class_path, main, *arguments]
 
+    def tool(self, name: str, *arguments: str) -> list[str]:
+        """Return what starts one of Kafka's own tools."""
+        main = f"org.apache.kafka.tools.{name}"
+        return ["java", *_JVM, "-cp", self._class_path, main, *arguments]
+
     def facts(self, program: str, *arguments: str) -> dict[str, str]:
         """Runs it to its end; the facts that it told, by name."""
         done = subprocess.run(
@@ -65,9 +70,13 @@ class RunningProgram:
         """The facts so far, in order."""
         return list(_facts(self._log_path.read_text(errors="replace")))
 
-    def story(self) -> str:
-        """The end of what it wrote."""
-        return self._log_path.read_text(errors="replace")[-TAIL:]
+    def story(self, size: int | None = TAIL) -> str:
+        """The end of what it wrote; None: all."""
+        return self._log_path.read_text(errors="replace")[-(size or 0) :]
+
+    def wait(self) -> None:
+        """Wait until it has ended by itself, without an error."""
+        assert self._process.wait(RUN_S) == 0, self.story()
 
     def kill(self) -> None:
         """kill -9."""

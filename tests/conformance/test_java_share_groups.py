@@ -1,29 +1,30 @@
-"""Kafka's own KafkaShareConsumer, unmodified, against a cluster. Run by ``make conformance``."""
+"""Kafka's own KafkaShareConsumer and the tools on it, unmodified, against a cluster. Run by ``make
+conformance``.
+"""
 
+import json
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
-import confluent_kafka
-import confluent_kafka.admin
 import pytest
 from conformance.java_programs import JavaPrograms, RunningProgram, build, started
-from e2e.clusters import Cluster, started_cluster
-from e2e.kafka_wire import Wire
-from e2e.share_wire import configure_group, port_of
-from waiting import PATIENCE_S, wait_for
+from conformance.share_story import (
+    create_topic,
+    put,
+    read_from_the_beginning,
+    share_cluster,
+    survive_kills,
+)
+from e2e.clusters import Cluster
+from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-QUICK = {"zookeeper.session.timeout.ms": 4_000}
-BROKER = {
-    **QUICK,
-    "replica.lag.time.max.ms": 4_000,
-    "share.coordinator.state.topic.num.partitions": 3,
-    "offsets.topic.num.partitions": 3,
-}
-VICTIMS = ("the leader", "share-coordinator-1", "share-coordinator-2")
+VALUES: Final = 300
+PERFORMANCE_VALUES: Final = 50_000
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +34,8 @@ def programs() -> JavaPrograms:
 
 @pytest.fixture(scope="module")
 def cluster(programs: JavaPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers, two share-coordinators. A test that kills one starts it again."""
-    running = started_cluster(
-        tmp_path_factory.mktemp("java-share"),
-        brokers=3,
-        share_coordinators=2,
-        overrides={"broker": BROKER, "share-coordinator": QUICK},
-    )
-    yield running
-    running.end()
+    with share_cluster(tmp_path_factory.mktemp("java-share")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -66,75 +60,80 @@ def test_a_share_consumer_acknowledges_in_every_way(
     }
 
 
-class Story:
-    """Values that are put into a topic while a Java member reads it."""
-
-    def __init__(self, cluster: Cluster, name: str, reader: RunningProgram) -> None:
-        self.cluster = cluster
-        self.name = name
-        self.reader = reader
-        self.producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
-        self.count = 0
-
-    def put(self, count: int) -> None:
-        for _ in range(count):
-            self.producer.produce(self.name, b"%d" % self.count)
-            self.count += 1
-        assert self.producer.flush(PATIENCE_S) == 0
-
-    def accepted(self) -> list[str]:
-        """Records whose acceptance was answered."""
-        return [value for fact, value in self.reader.told() if fact == "accepted"]
-
-    def wait_read(self) -> None:
-        """Until every value was accepted."""
-
-        def values() -> set[str]:
-            return {record.partition(" ")[2] for record in self.accepted()}
-
-        wait_for(lambda: len(values()) == self.count, self.reader.story)
-
-    def victim(self, what: str) -> str:
-        """The process of that name, or the one that leads partition 0."""
-        if what != "the leader":
-            return what
-        with Wire(port_of(self.cluster.kafka(1))) as wire:
-            partitions = wire.metadata(self.name).topics[0].partitions
-        return f"broker-{next(one.leader_id for one in partitions if one.partition == 0)}"
-
-
-def came_again(facts: list[tuple[str, str]]) -> list[str]:
-    """Records that were delivered, or accepted, after their acceptance had been answered."""
-    accepted: Counter[str] = Counter()
-    again = []
-    for fact, record in facts:
-        if fact in ("got", "accepted") and accepted[record]:
-            again.append(record)
-        accepted[record] += fact == "accepted"
-    return again
-
-
 @pytest.mark.feature("S19", "S30", "S31", "Y01")
 def test_a_share_consumer_survives_killed_leaders_and_coordinators(
     programs: JavaPrograms, cluster: Cluster, name: str, tmp_path: Path
 ) -> None:
-    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
-    made = confluent_kafka.admin.NewTopic(name, 3, 3)
-    admin.create_topics([made])[name].result(PATIENCE_S)
-    with Wire(port_of(cluster.kafka(1))) as wire:
-        configure_group(wire, name, share_auto_offset_reset="earliest")
     argv = programs.argv("ShareReader", cluster.bootstrap, name, name)
-    with started(argv, tmp_path / "reader.log") as reader:
-        story = Story(cluster, name, reader)
-        story.put(100)
-        story.wait_read()
-        for what in VICTIMS:
-            story.put(50)
-            victim = story.victim(what)
-            cluster.kill(victim)
-            try:
-                story.put(50)
-                story.wait_read()
-            finally:
-                cluster.restart(victim)
-        assert came_again(reader.told()) == []
+    survive_kills(cluster, name, argv, tmp_path / "reader.log")
+
+
+def verifiable(programs: JavaPrograms, cluster: Cluster, name: str, mode: str) -> list[str]:
+    """A VerifiableShareConsumer that reads from the beginning."""
+    return programs.tool(
+        "VerifiableShareConsumer",
+        *("--bootstrap-server", cluster.bootstrap, "--topic", name, "--group-id", name),
+        *("--acknowledgement-mode", mode, "--offset-reset-strategy", "earliest"),
+    )
+
+
+def events(tools: list[RunningProgram]) -> list[dict[str, Any]]:
+    """What the tools have reported so far, a JSON object on each line."""
+    lines = [line for one in tools for line in one.story(None).splitlines()]
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def offsets(found: list[dict[str, Any]], event: str) -> Counter[tuple[int, int]]:
+    """Partitions and offsets in events of a name."""
+    return Counter(
+        (part["partition"], offset)
+        for one in found
+        if one["name"] == event
+        for part in one["partitions"]
+        for offset in part["offsets"]
+    )
+
+
+@pytest.mark.feature("S01", "T02", "Y01")
+@pytest.mark.parametrize("mode", ["auto", "sync", "async"])
+def test_two_verifiable_share_consumers_acknowledge_each_record_once(
+    programs: JavaPrograms, cluster: Cluster, name: str, tmp_path: Path, mode: str
+) -> None:
+    create_topic(cluster, name)
+    argv = verifiable(programs, cluster, name, mode)
+    with started(argv, tmp_path / "1.log") as one, started(argv, tmp_path / "2.log") as other:
+        tools = [one, other]
+        put(cluster, name, 0, VALUES)
+
+        def are_acknowledged() -> bool:
+            return len(offsets(events(tools), "offsets_acknowledged")) >= VALUES
+
+        wait_for(are_acknowledged, lambda: one.story() + other.story())
+        one.stop()
+        other.stop()
+        found = events(tools)
+    failed = [one for one in found if not one.get("success", True) or "error" in one]
+    assert failed == []
+    assert set(offsets(found, "offsets_acknowledged").values()) == {1}
+    assert offsets(found, "records_consumed") == offsets(found, "offsets_acknowledged")
+    assert sum(one["name"] == "shutdown_complete" for one in found) == 2
+
+
+@pytest.mark.feature("S02", "Y01")
+def test_the_share_consumer_performance_tool_reads_all_with_four_members(
+    programs: JavaPrograms, cluster: Cluster, name: str, tmp_path: Path
+) -> None:
+    create_topic(cluster, name)
+    read_from_the_beginning(cluster, name)
+    put(cluster, name, 0, PERFORMANCE_VALUES)
+    argv = programs.tool(
+        "ShareConsumerPerformance",
+        *("--bootstrap-server", cluster.bootstrap, "--topic", name, "--group", name),
+        *("--num-records", str(PERFORMANCE_VALUES), "--threads", "4", "--timeout", "60000"),
+    )
+    with started(argv, tmp_path / "performance.log") as tool:
+        tool.wait()
+        lines = [one for one in tool.story().splitlines() if one.count(",") > 4]
+    header, figures = ([field.strip() for field in one.split(",")] for one in lines)
+    found = dict(zip(header, figures, strict=True))
+    assert int(found["data.consumed.in.nMsg"]) == PERFORMANCE_VALUES, found

@@ -9,7 +9,7 @@ import org.apache.kafka.common.TopicIdPartition;
 
 /**
  * A member of a share group that accepts all it gets, until it is ended. Tells "got" for each record
- * and "accepted" once its acknowledgement was answered without an error.
+ * and "accepted" once its acknowledgement was answered without an error, or else "unknown".
  *
  * <p>Arguments: bootstrap servers, topic, group.
  */
@@ -33,9 +33,7 @@ public final class ShareReader {
                     var failed = results.entrySet().stream()
                             .filter(one -> isOf(one.getKey(), record))
                             .anyMatch(one -> one.getValue().isPresent());
-                    if (!failed) {
-                        Facts.tell("accepted", placeOf(record));
-                    }
+                    Facts.tell(failed ? "unknown" : "accepted", placeOf(record));
                 }
             }
         }
