@@ -10,9 +10,9 @@ from broker.core.share.sessions import SessionRefusal
 
 NAME_CHARACTERS_MAX: Final = 1_024
 """Bound of group and member ids here: sessions and locks keep them in memory."""
-BATCHES_MAX: Final = 40_000
-"""Acknowledgement batches of one share-partition in one request: those of two of the greatest
-windows. Its own window may have a lower bound.
+ACKNOWLEDGEMENTS_MAX: Final = 20_000
+"""Acknowledge types in one request: those of two of the greatest windows. All are applied in one
+turn of the event loop. The window of a share-partition may have a lower bound.
 """
 RENEW_FROM: Final = 2
 """First version of both requests that may renew locks."""
@@ -71,11 +71,16 @@ def refused_terms(terms: FetchTerms) -> SessionRefusal | None:
     return None
 
 
-def refused_count(count: int) -> Answer | None:
-    """Return the error of a number of acknowledgement batches, else None."""
-    if count <= BATCHES_MAX:
+def refused_count(count: int, before: int) -> Answer | None:
+    """Return the error of a share-partition with ``count`` acknowledge types, in a request that has
+    ``before`` of others before it, else None.
+    """
+    if before + count <= ACKNOWLEDGEMENTS_MAX:
         return None
-    message = f"{count} acknowledgement batches for one share-partition; at most {BATCHES_MAX}"
+    message = (
+        f"more than {ACKNOWLEDGEMENTS_MAX} acknowledge types in one request; send the rest in the"
+        " next one"
+    )
     return Answer(ErrorCode.INVALID_REQUEST, message)
 
 

@@ -72,14 +72,17 @@ def acknowledge(
 ) -> PendingAnswers:
     """Apply the acknowledgements of a request: those of one partition as a whole."""
     answers = PendingAnswers()
+    applied = 0
     for key, read in _by_partition(topics).items():
         refused = topic_refused(parts, connection, key[0])
-        wrong = Answer(refused) if refused is not None else refused_count(len(read))
+        count = sum(max(1, len(one.types)) for one in read)
+        wrong = Answer(refused) if refused is not None else refused_count(count, applied)
         batches = () if wrong is not None else _batches(read)
         wrong = wrong or refused_types(batches, version)
         if wrong is not None:
             answers.answers[key] = wrong
         else:
+            applied += count
             parts.shares.acknowledge(session, key, batches, answers)
     return answers
 

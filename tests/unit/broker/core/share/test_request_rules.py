@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from broker.core.share.acquisition import AcquireMode
 from broker.core.share.request_rules import (
-    BATCHES_MAX,
+    ACKNOWLEDGEMENTS_MAX,
     NAME_CHARACTERS_MAX,
     FetchTerms,
     refused_count,
@@ -62,8 +62,8 @@ def test_version_1_cannot_renew() -> None:
     assert refused_types((say(0, 0, ACCEPT),), 1) is None
 
 
-def test_more_batches_than_two_windows_have_records_are_refused() -> None:
-    assert refused_count(BATCHES_MAX) is None
-    refused = refused_count(BATCHES_MAX + 1)
+def test_more_acknowledgements_than_two_windows_have_records_are_refused() -> None:
+    assert refused_count(ACKNOWLEDGEMENTS_MAX - 7, 7) is None
+    refused = refused_count(ACKNOWLEDGEMENTS_MAX - 7, 8)
     assert refused is not None
     assert refused.error_code is ErrorCode.INVALID_REQUEST

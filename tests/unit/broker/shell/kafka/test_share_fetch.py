@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from broker.core.share.request_rules import ACKNOWLEDGEMENTS_MAX
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.worker_pool import WorkerDiedError
@@ -420,6 +421,20 @@ def test_requests_outside_their_session_are_refused(wrong: dict[str, Any], code:
         assert await member.acknowledge((0, 0, ACCEPT)) is NONE, "nothing has changed"
 
     play(scenario)
+
+
+def test_one_request_has_a_bounded_number_of_acknowledgements() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(5)
+        await member.take(0, wait_ms=500)
+        many = (0, ACKNOWLEDGEMENTS_MAX - 3, *[ACCEPT] * (ACKNOWLEDGEMENTS_MAX - 2))
+        fields = {"topics": topics_of({0: [(0, 2, ACCEPT, ACCEPT, ACCEPT)], 1: [many]})}
+        answer = await member.ask(ApiKey.SHARE_ACKNOWLEDGE, fields)
+        found = {one.partition_index: one for one in answer.responses[0].partitions}
+        assert found[0].error_code == ErrorCode.NONE
+        assert "acknowledge types in one request" in found[1].error_message
+
+    play(scenario, partitions=2)
 
 
 def test_the_first_request_must_not_acknowledge() -> None:
