@@ -13,14 +13,15 @@ EXIT_HELD: Final = 0
 EXIT_BROKEN: Final = 1
 EXIT_PROVED_NOTHING: Final = 3
 
-ACKNOWLEDGED_S_LEAST: Final = 100.0
+# Of a whole run, and not by the second: a busy machine does less, and proves as much.
+ACKNOWLEDGED_LEAST: Final = 1_000
+COMMITTED_LEAST: Final = 50
+SHARED_LEAST: Final = 200
 ELECTIONS_LEAST: Final = 3
-COMMITTED_S_LEAST: Final = 5.0
 CONTROLLER_CHANGES_LEAST: Final = 1
 COORDINATOR_CHANGES_LEAST: Final = 1
 GROUP_MOVES_LEAST: Final = 1
 ZOMBIES_LEAST: Final = 1
-SHARED_S_LEAST: Final = 20.0
 SESSION_EXPIRIES_LEAST: Final = 1
 _LEAST_IN_S: Final = 120.0
 _EVIDENCE_LINES_MAX: Final = 20
@@ -61,11 +62,6 @@ class Figures:
     """Records that members of the share group have finished."""
 
     @property
-    def shared_s(self) -> float:
-        """Records of the share group finished a second, on average, faults included."""
-        return self.shared / self.seconds if self.seconds > 0 else 0.0
-
-    @property
     def acknowledged_s(self) -> float:
         """Writes acknowledged a second, on average, faults included."""
         return self.acknowledged / self.seconds if self.seconds > 0 else 0.0
@@ -97,16 +93,16 @@ class Report:
         scale = max(1.0, figures.seconds / _LEAST_IN_S)
         moves, group_moves = COORDINATOR_CHANGES_LEAST * scale, GROUP_MOVES_LEAST * scale
         asked = (
-            ("acknowledged writes/s", figures.acknowledged_s, ACKNOWLEDGED_S_LEAST),
+            ("acknowledged writes", figures.acknowledged, ACKNOWLEDGED_LEAST),
             ("elections", figures.elections, ELECTIONS_LEAST * scale),
             ("controller changes", figures.controller_changes, CONTROLLER_CHANGES_LEAST * scale),
             ("session expiries", figures.session_expiries, SESSION_EXPIRIES_LEAST * scale),
-            ("committed transactions/s", figures.committed_s, COMMITTED_S_LEAST),
+            ("committed transactions", transactions.committed, COMMITTED_LEAST),
             ("txn-coordinator changes", transactions.coordinator_changes, moves),
             ("group coordinator changes", transactions.group_moves, group_moves),
             ("copies", transactions.copied, 1),
             ("zombies refused", transactions.zombies, ZOMBIES_LEAST),
-            ("records finished by the share group/s", figures.shared_s, SHARED_S_LEAST),
+            ("records finished by the share group", figures.shared, SHARED_LEAST),
         )
         return [
             f"{what}: {found:g}, at least {math.floor(least)} are wanted"

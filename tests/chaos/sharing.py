@@ -21,7 +21,7 @@ POLLS_MAX: Final = 40
 _POLL_RECORDS: Final = 200
 _POLL_MS: Final = 300
 _PAUSE_S: Final = 0.3
-"""Between polls, so that members take little of the machine."""
+"""Between polls while there is writing, so that members take little of the machine."""
 _LOCK_MS: Final = 15_000
 _FINISH_S: Final = 300.0
 _CONSUMER: Final[Mapping[str, Any]] = {
@@ -70,7 +70,7 @@ class Sharing:
         self._pool, self._bootstrap, self._tell = pool, bootstrap, tell
         self._partitions = tuple(partitions)
         self._seed = seed
-        self._stop = threading.Event()
+        self._stop, self._is_catching_up = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._futures: list[Future[None]] = []
         self.history = ShareHistory()
@@ -105,6 +105,7 @@ class Sharing:
                 if found.get(partition, -1) < end
             ]
 
+        self._is_catching_up.set()
         try:
             took_s = wait_none(behind, "the share group's catching up", _FINISH_S)
             self._tell(f"share group: {took_s:.1f} s, {self.summary()}")
@@ -146,7 +147,8 @@ class Sharing:
                         if self._stop.is_set():
                             break
                         self._read(consumer, made_at, dice)
-                        self._stop.wait(_PAUSE_S)
+                        if not self._is_catching_up.is_set():
+                            self._stop.wait(_PAUSE_S)
             except ClientError as problem:
                 self._tell(f"share member {number}: {problem}")
 
