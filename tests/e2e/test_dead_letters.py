@@ -94,6 +94,20 @@ def test_letters_wait_for_a_queue_that_cannot_be_written_and_nothing_else_does(
     letters.end()
 
 
+@pytest.mark.feature("V02")
+def test_a_new_leader_copies_letters_though_no_member_fetches(cluster: Cluster) -> None:
+    letters = Letters(cluster, queue=None)
+    member = letters.member()
+    assert member.take(0) == [(0, 9, 1)]
+    letters.reject(member, (0, 2))
+    wait_for(lambda: letters.archiving() == 3, letters.problem)
+    letters.end()
+    cluster.kill("broker-1")
+    cluster.restart("broker-1")
+    letters.mend(None)
+    letters.wait_for_letters([0, 1, 2])
+
+
 def test_a_group_that_gives_up_its_queue_archives_its_letters(cluster: Cluster) -> None:
     letters = Letters(cluster, queue=None)
     member = letters.member()

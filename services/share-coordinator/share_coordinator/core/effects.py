@@ -43,6 +43,15 @@ class DropWindows:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadWindows:
+    """These share-partitions have dead letters: their leaders are to copy them, whether or not a
+    member fetches. A leader that is not reached is notified at the next time.
+    """
+
+    keys: tuple[SharePartitionKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionsEnded:
     """A transaction that held records of these share-partitions has ended: their leaders are to
     finish the records, or give them back. A leader that reads the state finds them so.
@@ -60,4 +69,12 @@ class PruneLog:
     before: Offset
 
 
-Effect = Answer | ReserveGroupId | ReleaseGroupId | DropWindows | TransactionsEnded | PruneLog
+Effect = (
+    Answer
+    | ReserveGroupId
+    | ReleaseGroupId
+    | DropWindows
+    | LoadWindows
+    | TransactionsEnded
+    | PruneLog
+)

@@ -26,6 +26,7 @@ from share_coordinator.core.effects import (
     Answer,
     DropWindows,
     Effect,
+    LoadWindows,
     PruneLog,
     ReleaseGroupId,
     ReserveGroupId,
@@ -133,6 +134,8 @@ class ShareShard:
             group = self._groups[due]
             self._touched.add(group.group_id)
             return Decision(tuple(group.wake(self._around(group.group_id, now))))
+        if self._states.has_letters and self._upkeep.letters_are_due(now):
+            return Decision((), (LoadWindows(self._states.with_letters),))
         cold = (self._again(key, now) for key in self._upkeep.cold_keys(now))
         again = [record for record in cold if record is not None]
         if again or not self._upkeep.prune_is_due(now):
@@ -150,7 +153,8 @@ class ShareShard:
         if self._ready:
             return InstantMs(0)
         self._schedule()
-        group_due, upkeep_due = self._deadlines.next(), self._upkeep.next_deadline()
+        group_due = self._deadlines.next()
+        upkeep_due = self._upkeep.next_deadline(has_letters=self._states.has_letters)
         return upkeep_due if group_due is None else min(group_due, upkeep_due)
 
     def replay(self, record: ShareRecord, writer: Writer | None) -> None:

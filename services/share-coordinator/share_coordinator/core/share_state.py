@@ -12,6 +12,7 @@ from tidemark.model.share_state import (
     TERMINAL_STATES,
     UNKNOWN_COUNT,
     UNKNOWN_START,
+    DeliveryState,
     PendingBatch,
     StateEpoch,
     WriteState,
@@ -56,6 +57,11 @@ class ShareState:
             batches=batches,
             pending=pending_batches.remaining(pending, batches, start),
         )
+
+    @property
+    def has_letters(self) -> bool:
+        """True if a record is a dead letter that is not archived yet."""
+        return any(one.delivery_state is DeliveryState.ARCHIVING for one in self.batches)
 
     def pending_below(self, producer_id: ProducerId, epoch: int) -> Pending:
         """Return what is pending in transactions of a producer with an epoch below this one."""

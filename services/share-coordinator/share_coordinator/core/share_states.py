@@ -102,6 +102,7 @@ class ShareStates:
         self.ended = EndedTransactions()
         self._holders: dict[ProducerId, set[SharePartitionKey]] = {}
         """Share-partitions with pending acknowledgements, by producer."""
+        self._with_letters: set[SharePartitionKey] = set()
 
     # -------------------------------------------------------------------- looking
 
@@ -123,6 +124,16 @@ class ShareStates:
     def count(self) -> int:
         """Number of share-partitions that have a state."""
         return sum(map(len, self._groups.values()))
+
+    @property
+    def has_letters(self) -> bool:
+        """True if there are dead letters that are not archived yet."""
+        return bool(self._with_letters)
+
+    @property
+    def with_letters(self) -> tuple[SharePartitionKey, ...]:
+        """Share-partitions with dead letters that are not archived yet, in order."""
+        return tuple(sorted(self._with_letters))
 
     def delivered(self, group_id: str) -> dict[Part, int]:
         """Return start offsets of a group, plus the numbers of offsets after them whose delivery is
@@ -309,6 +320,10 @@ class ShareStates:
         before = states.get(part)
         states[part] = state
         self._note_holders(key, before.pending if before is not None else (), state.pending)
+        if state.has_letters:
+            self._with_letters.add(key)
+        else:
+            self._with_letters.discard(key)
 
     def _note_holders(self, key: SharePartitionKey, before: Pending, after: Pending) -> None:
         if before == after:
@@ -327,6 +342,7 @@ class ShareStates:
         if state is not None:
             self._epoch_floor = max(self._epoch_floor, state.state_epoch + 1)
             self._note_holders(key, state.pending, ())
+            self._with_letters.discard(key)
         if not states:
             self._groups.pop(key.group_id, None)
 
@@ -342,6 +358,12 @@ class ShareStates:
                 assert not self.ended.is_ended(one.transaction), f"{key} holds {one}, which ended"
                 holders.setdefault(one.transaction.producer_id, set()).add(key)
         assert holders == self._holders, "share-partitions with pending acknowledgements"
+        with_letters = {key for key in self.share_partitions() if self._has_letters(key)}
+        assert with_letters == self._with_letters, "share-partitions with dead letters"
+
+    def _has_letters(self, key: SharePartitionKey) -> bool:
+        state = self.of(key)
+        return state is not None and state.has_letters
 
     def __eq__(self, other: object) -> bool:
         """Compare the states that the logs of both lead to."""

@@ -1,4 +1,5 @@
-"""Upkeep of the state topic: copies of old records, and deletion of the log's beginning.
+"""Upkeep of the state topic: copies of old records, and deletion of the log's beginning; and the
+interval at which leaders are notified of dead letters.
 
 The log is deleted up to its oldest live record. One share-partition that is never written would
 keep all records after it. So old records are written again, states as snapshots, once most
@@ -19,6 +20,10 @@ LOG_PER_LIVE: Final = 2
 """Records that the log may have for each live one, before old ones are written again."""
 LOG_RECORDS_MIN: Final = 1_000
 """Records of a log that is too short for it to be worth while."""
+LETTERS_INTERVAL_MS: Final = 3_000
+"""Interval at which leaders are notified of share-partitions with dead letters. Those that hold
+them already do nothing.
+"""
 REWRITTEN_PER_WAKE: Final = 256
 """Records that one decision writes again; the rest is due at once."""
 
@@ -33,6 +38,7 @@ class Upkeep:
         self._pruned_before = Offset(0)
         self._cold_at = InstantMs(0)
         self._prune_at = InstantMs(0)
+        self._letters_at = InstantMs(0)
         self._rewriting: set[LiveKey] = set()
         """Written again, and not committed yet."""
 
@@ -47,9 +53,17 @@ class Upkeep:
         self._cold_at = InstantMs(now.instant + self._cold_interval_ms)
         self._prune_at = InstantMs(now.instant + self._prune_interval_ms)
 
-    def next_deadline(self) -> InstantMs:
+    def next_deadline(self, *, has_letters: bool) -> InstantMs:
         """Instant at which the first of the intervals ends."""
-        return min(self._cold_at, self._prune_at)
+        due = min(self._cold_at, self._prune_at)
+        return min(due, self._letters_at) if has_letters else due
+
+    def letters_are_due(self, now: Moment) -> bool:
+        """Return True once for each interval: leaders are to be notified of dead letters now."""
+        if now.instant < self._letters_at:
+            return False
+        self._letters_at = InstantMs(now.instant + LETTERS_INTERVAL_MS)
+        return True
 
     def cold_keys(self, now: Moment) -> tuple[LiveKey, ...]:
         """Live records to write again now, if the interval ended."""

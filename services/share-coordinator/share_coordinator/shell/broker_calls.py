@@ -27,6 +27,7 @@ from share_coordinator.shell.wire_mapping import (
     read_group_id_answer,
     write_drop_windows,
     write_ended,
+    write_load_windows,
     write_release,
     write_reserve,
 )
@@ -176,6 +177,20 @@ class BrokerCalls:
         except CallFailedError as failure:
             words = fields(group=keys[0].group_id, endpoint=endpoint, reason=str(failure))
             log.info("windows not dropped at once", extra=words)
+
+    def load_windows(self, keys: Collection[SharePartitionKey]) -> None:
+        """Let the leaders of share-partitions read their state. One attempt."""
+        for endpoint, of_leader in by_leader(self._metadata.image, keys)[0].items():
+            self.start(self._load(endpoint, of_leader), f"load-{endpoint}")
+
+    async def _load(self, endpoint: str, keys: Sequence[SharePartitionKey]) -> None:
+        rpc = self._stub(await self._channels.channel(endpoint)).LoadWindows
+        try:
+            with call_failures(endpoint):
+                await rpc(write_load_windows(keys), timeout=NOTICE_TIMEOUT_S)
+        except CallFailedError as failure:
+            words = fields(endpoint=endpoint, reason=str(failure))
+            log.info("leader not notified of dead letters yet", extra=words)
 
     # -- transactions
 

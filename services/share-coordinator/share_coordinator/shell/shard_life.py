@@ -18,6 +18,7 @@ from share_coordinator.core.effects import (
     Answer,
     DropWindows,
     Effect,
+    LoadWindows,
     PruneLog,
     ReleaseGroupId,
     ReserveGroupId,
@@ -82,6 +83,8 @@ class ShardLife(shard_life.ShardLife[Request, ShareRecord, Effect]):
                 self._calls.release(group_id, self._owner_epoch)
             case DropWindows(keys):
                 self._calls.drop_windows(keys)
+            case LoadWindows(keys):
+                self._calls.load_windows(keys)
             case TransactionsEnded():
                 self._calls.transaction_ended(effect)
             case PruneLog(before):

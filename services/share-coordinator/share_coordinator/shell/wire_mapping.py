@@ -345,9 +345,6 @@ def write_ended(
     ended: TransactionsEnded, keys: Sequence[SharePartitionKey]
 ) -> pb.ShareTransactionEndedRequest:
     """Model to wire, for the leader of these share-partitions."""
-    groups: dict[str, list[tuple[TopicId, int]]] = {}
-    for key in keys:
-        groups.setdefault(key.group_id, []).append((key.topic_id, key.partition))
     return pb.ShareTransactionEndedRequest(
         producer_id=ended.transaction.producer_id,
         producer_epoch=ended.transaction.producer_epoch,
@@ -356,9 +353,28 @@ def write_ended(
             pb.ShareTransactionEndedRequest.Group(
                 group_id=group_id, topics=map(_write_partitions, listed(by_topic(parts)))
             )
-            for group_id, parts in groups.items()
+            for group_id, parts in _by_group(keys).items()
         ],
     )
+
+
+def write_load_windows(keys: Sequence[SharePartitionKey]) -> pb.LoadWindowsRequest:
+    """Model to wire, for the leader of these share-partitions."""
+    return pb.LoadWindowsRequest(
+        groups=[
+            pb.LoadWindowsRequest.Group(
+                group_id=group_id, topics=map(_write_partitions, listed(by_topic(parts)))
+            )
+            for group_id, parts in _by_group(keys).items()
+        ]
+    )
+
+
+def _by_group(keys: Iterable[SharePartitionKey]) -> dict[str, list[tuple[TopicId, int]]]:
+    groups: dict[str, list[tuple[TopicId, int]]] = {}
+    for key in keys:
+        groups.setdefault(key.group_id, []).append((key.topic_id, key.partition))
+    return groups
 
 
 # -- parts of messages

@@ -1,7 +1,7 @@
 """Acknowledgements of transactions, from the write of a leader to the end of the transaction."""
 
 import pytest
-from share_coordinator.core.effects import TransactionsEnded
+from share_coordinator.core.effects import LoadWindows, TransactionsEnded
 from share_coordinator.core.ended_transactions import KEPT_MS, RECENT_MS
 from share_coordinator.core.requests import (
     AlterOffsets,
@@ -16,6 +16,7 @@ from share_coordinator.core.requests import (
     TopicsDeleted,
 )
 from share_coordinator.core.settings import ShareSettings
+from share_coordinator.core.upkeep import LETTERS_INTERVAL_MS
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import Offset
 from tidemark.model.share_state import DeliveryState, PendingBatch, SharePartitionKey, StateBatch
@@ -237,6 +238,20 @@ def test_dead_letters_are_archived_with_the_transaction_that_has_their_copies(
     assert world.read(key).pending == (letter,)
     world.end_transaction(1, commits=commits)
     assert states(world, key) == ((batch(12, 13, state, 3),), 0)
+
+
+def test_leaders_are_notified_of_dead_letters_until_they_are_archived() -> None:
+    world, key = a_world()
+    world.beat("a", -1)
+    world.write(key, batch(12, 13, ARCHIVING, 3))
+    world.reload()
+    world.effects.clear()
+    world.sleep(2 * LETTERS_INTERVAL_MS)
+    assert world.effects == [LoadWindows((key,))] * 2
+    world.write(key, batch(12, 13, ARCHIVED, 3))
+    world.effects.clear()
+    world.sleep(2 * LETTERS_INTERVAL_MS)
+    assert world.effects == []
 
 
 def test_dead_letters_are_not_pending_for_another_state() -> None:

@@ -25,6 +25,7 @@ class GroupBroker(share_pb2_grpc.ShareGroupsServicer):
         """Group ids and owner epochs."""
         self.released: list[tuple[str, int]] = []
         self.dropped: list[pb.DropWindowsRequest] = []
+        self.loaded: list[pb.LoadWindowsRequest] = []
         self.ended: list[pb.ShareTransactionEndedRequest] = []
         self.fails_notices = 0
         """Number of the next notices of ended transactions that get no answer."""
@@ -45,6 +46,10 @@ class GroupBroker(share_pb2_grpc.ShareGroupsServicer):
     async def DropWindows(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.dropped.append(request)
         return pb.DropWindowsResponse()
+
+    async def LoadWindows(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.loaded.append(request)
+        return pb.LoadWindowsResponse()
 
     async def TransactionEnded(self, request: Any, context: Any) -> Any:  # noqa: N802
         if self.fails_notices:

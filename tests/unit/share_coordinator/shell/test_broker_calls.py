@@ -1,4 +1,4 @@
-"""Calls to brokers: ends of transactions."""
+"""Calls to brokers: ends of transactions, and share-partitions with dead letters."""
 
 import asyncio
 from dataclasses import replace
@@ -25,6 +25,25 @@ class SlowBroker(GroupBroker):
         self.notices += 1
         await until(lambda: bool(self.other.ended))
         return await super().TransactionEnded(request, context)
+
+
+def test_each_leader_loads_its_share_partitions_with_dead_letters() -> None:
+    async def main() -> None:
+        async with patience(), group_broker() as one, asyncio.TaskGroup() as tasks:
+            image = image_of(1, {1: one.endpoint}, {"orders": (1, -1)})
+            (topic,) = image.topics.values()
+            metadata = MetadataCache(replace(image, topics_by_id={topic.topic_id: topic}))
+            calls = BrokerCalls(metadata, ChannelPool())
+            running = tasks.create_task(calls.run())
+            await asyncio.sleep(0)
+            keys = [SharePartitionKey(g, topic.topic_id, n) for g in ("g", "h") for n in (0, 1)]
+            calls.load_windows(keys)
+            await until(lambda: bool(one.loaded))
+            assert [group.group_id for group in one.loaded[0].groups] == ["g", "h"]
+            assert [list(group.topics[0].partitions) for group in one.loaded[0].groups] == [[0]] * 2
+            running.cancel()
+
+    asyncio.run(main())
 
 
 def test_leaders_are_notified_of_an_end_at_the_same_time() -> None:

@@ -65,6 +65,17 @@ class ShareGroups(share_pb2_grpc.ShareGroupsServicer):
         self._shares.drop_windows(request.group_id, _keys(request.topics))
         return share_pb2.DropWindowsResponse()
 
+    async def LoadWindows(  # noqa: N802 - the name in the proto
+        self, request: share_pb2.LoadWindowsRequest, context: Context
+    ) -> share_pb2.LoadWindowsResponse:
+        """Load share-partitions with dead letters, at the partitions' leader, so that they are
+        copied though no member fetches. Those that are loaded, or not led here, need nothing.
+        """
+        await self._check(context)
+        for group in request.groups:
+            self._shares.load_windows(group.group_id, _keys(group.topics))
+        return share_pb2.LoadWindowsResponse()
+
     async def TransactionEnded(  # noqa: N802 - the name in the proto
         self, request: share_pb2.ShareTransactionEndedRequest, context: Context
     ) -> share_pb2.ShareTransactionEndedResponse:

@@ -265,6 +265,11 @@ class SharePartitions:
             if held is not None:
                 self.drop(held)
 
+    def load_windows(self, group_id: str, keys: Iterable[PartitionKey]) -> None:
+        """Load share-partitions that are led here, as a fetch does."""
+        for key in keys:
+            self.find(group_id, key)
+
     def end_transaction(
         self,
         group_id: str,

@@ -4,8 +4,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from broker.core.share.states import Phase
 from broker.shell.metrics.collector import BrokerCollector
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import TopicId
 from tidemark.model.share_state import DeliveryState
 from tidemark_wire.v1 import share_pb2
 from unit.broker.shell.kafka.share_fetch_worlds import (
@@ -172,6 +174,23 @@ def test_windows_are_dropped_for_the_share_coordinator() -> None:
             answer = await world.parts.services().share_groups.DropWindows(request, CONTEXT)
             assert answer.error_code == 0
             assert await member.take(wait_ms=500) == [(0, 14, 1)]
+
+    run_virtual(run())
+
+
+def test_share_partitions_with_dead_letters_are_loaded_for_the_share_coordinator() -> None:
+    async def run() -> None:
+        async with running(ShareFetchWorld()) as world:
+            member = await busy(world)
+            await member.close()
+            world.shares.drop_windows(GROUP, [(TopicId(TOPIC_ID), 0)])
+            group = share_pb2.LoadWindowsRequest.Group(group_id=GROUP, topics=TOPICS)
+            request = share_pb2.LoadWindowsRequest(groups=[group])
+            answer = await world.parts.services().share_groups.LoadWindows(request, CONTEXT)
+            assert answer.error_code == 0
+            await pass_time(1)
+            (held,) = world.shares
+            assert held.share.phase is Phase.ACTIVE
 
     run_virtual(run())
 
