@@ -376,7 +376,7 @@ def test_a_group_is_reset_after_a_dry_run_has_shown_the_moves(rest: Api) -> None
     assert busy.status_code == 409
 
 
-@pytest.mark.feature("AD10")
+@pytest.mark.feature("AD10", "V03")
 def test_a_share_group_shows_its_window_and_its_members(rest_cluster: Cluster, rest: Api) -> None:
     group = rest.ok("getShareGroup")
     assert (group["group_id"], len(group["members"])) == (WORKERS, 1)
