@@ -1,13 +1,15 @@
 """APIs for operators, asked by unmodified clients of a real cluster: levels of loggers, finished
-transactions.
+transactions, the active controller.
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from e2e.clusters import Cluster
+from e2e.clusters import Cluster, StartCluster
 from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.errors import KafkaError
 from waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.e2e]
@@ -62,3 +64,38 @@ def test_a_finished_transaction_shows_when_it_began(
     assert described.transaction_start_time_ms >= sent.timestamp
     assert name in listed(admin, None)
     assert name not in listed(admin, 3_600_000)
+
+
+def quorum(cluster: Cluster) -> dict[str, Any]:
+    client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    try:
+        described = client.describe_metadata_quorum()
+    finally:
+        client.close()
+    (topic,) = described["topics"]
+    (partition,) = topic["partitions"]
+    assert partition["error"] is None
+    found: dict[str, Any] = partition
+    return found
+
+
+@pytest.mark.feature("Y01")
+def test_the_quorum_names_the_active_controller_after_a_failover_too(
+    start_cluster: StartCluster,
+) -> None:
+    quick = {"zookeeper.session.timeout.ms": 4_000}  # the next one is elected after it
+    cluster = start_cluster(brokers=2, controllers=2, overrides={"controller": quick})
+    before = quorum(cluster)
+    assert {one["replica_id"] for one in before["observers"]} == {1, 2}
+    assert [one["replica_id"] for one in before["current_voters"]] == [before["leader_id"]]
+    cluster.kill(f"controller-{before['leader_id']}")
+    after = wait_for(lambda: elected_after(cluster, before), "no other controller is active")
+    assert {before["leader_id"], after["leader_id"]} == {1, 2}
+
+
+def elected_after(cluster: Cluster, before: dict[str, Any]) -> dict[str, Any] | None:
+    try:
+        now = quorum(cluster)
+    except KafkaError:
+        return None  # between two controllers
+    return now if now["leader_epoch"] > before["leader_epoch"] else None

@@ -59,6 +59,7 @@ class ApiKey(IntEnum):
     ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -149,6 +150,7 @@ APIS: Final[Mapping[ApiKey, ApiVersionRange]] = MappingProxyType(
         ApiKey.ALTER_CLIENT_QUOTAS: _versions(0, 1, 1),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _versions(0, 0, 0),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _versions(0, 0, 0),
+        ApiKey.DESCRIBE_QUORUM: _versions(0, 2, 0),
         ApiKey.UPDATE_FEATURES: _versions(0, 2, 0),
         ApiKey.DESCRIBE_CLUSTER: _versions(0, 2, 0),
         ApiKey.DESCRIBE_PRODUCERS: _versions(0, 0, 0),

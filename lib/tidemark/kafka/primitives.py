@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 INT8: Final = struct.Struct(">b")
 INT16: Final = struct.Struct(">h")
+UINT16: Final = struct.Struct(">H")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
 FLOAT64: Final = struct.Struct(">d")

@@ -12,7 +12,7 @@ from typing import Final
 
 from tidemark.kafka.primitives import ZERO_UUID
 
-_INTEGERS: Final = frozenset({"int8", "int16", "int32", "int64"})
+_INTEGERS: Final = frozenset({"int8", "int16", "uint16", "int32", "int64"})
 _ZEROES: Final[Mapping[str, object]] = {
     **dict.fromkeys(_INTEGERS, 0),
     "float64": 0.0,

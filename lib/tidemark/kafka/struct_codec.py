@@ -16,6 +16,7 @@ from tidemark.kafka.primitives import (
     INT16,
     INT32,
     INT64,
+    UINT16,
     UUID_BYTES,
     Buffer,
     Encoding,
@@ -129,6 +130,7 @@ def _bytes_reader(encoding: Encoding, *, nullable: bool) -> Read:
 _NUMBERS: Final = {
     "int8": INT8,
     "int16": INT16,
+    "uint16": UINT16,
     "int32": INT32,
     "int64": INT64,
     "float64": FLOAT64,

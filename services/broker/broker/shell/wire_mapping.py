@@ -273,6 +273,39 @@ def read_producer_id_block(
     return ProducerIdBlock(response.first_producer_id, response.count)
 
 
+class FeedSubscriber(NamedTuple):
+    """Subscriber of the metadata feed (``broker-1``), and the position that it has applied."""
+
+    name: str
+    applied: FeedPosition
+
+
+class FeedDescription(NamedTuple):
+    """Feed of the active controller."""
+
+    error_code: ErrorCode
+    controller_id: int
+    grpc_endpoint: str
+    position: FeedPosition
+    subscribers: tuple[FeedSubscriber, ...]
+
+
+def write_describe_feed(caller: Caller) -> controller_pb2.DescribeFeedRequest:
+    """Model to wire."""
+    return controller_pb2.DescribeFeedRequest(caller=write_caller(caller))
+
+
+def read_feed(response: controller_pb2.DescribeFeedResponse) -> FeedDescription:
+    """Wire to model."""
+    return FeedDescription(
+        ErrorCode(response.error_code),
+        response.controller_id,
+        response.grpc_endpoint,
+        read_position(response.position),
+        tuple(FeedSubscriber(one.name, read_position(one.applied)) for one in response.subscribers),
+    )
+
+
 class AppendCommand(NamedTuple):
     """One append over gRPC. ``batches`` is the message's own memory: read only."""
 

@@ -12,7 +12,7 @@ from tidemark.model.authorization import (
     topic_resource,
 )
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import NO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
+from tidemark.model.ids import NO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerId, TopicId
 from tidemark.model.metadata import FeedPosition
 from tidemark.runtime.metadata_wire import read_position, write_position
 from tidemark_wire.v1 import common_pb2
@@ -34,6 +34,7 @@ from controller.core.inputs import (
     RequestHeader,
     TopicRef,
 )
+from controller.shell.metadata_feed import MetadataFeed
 
 TIMEOUT_MS_DEFAULT = 30_000
 TIMEOUT_MS_MAX = 300_000
@@ -55,7 +56,16 @@ class FromClient(Protocol):
         ...
 
 
-def read_requester(request: FromClient) -> Requester:
+class HasCaller(Protocol):
+    """Request that names its client."""
+
+    @property
+    def caller(self) -> common_pb2.Caller:
+        """Principal and client of the request."""
+        ...
+
+
+def read_requester(request: HasCaller) -> Requester:
     """The client on whose behalf the request is sent."""
     return Requester(request.caller.principal or ANONYMOUS, request.caller.host)
 
@@ -321,6 +331,29 @@ def write_registered(reply: Reply, hint: str) -> pb.RegisterBrokerResponse:
         broker_epoch=-1 if registered is None else registered.broker_epoch,
         cluster_id="" if registered is None else registered.cluster_id,
     )
+
+
+def write_feed(
+    controller_id: ControllerId, grpc_endpoint: str, feed: MetadataFeed
+) -> pb.DescribeFeedResponse:
+    """Response of DescribeFeed at the active controller."""
+    return pb.DescribeFeedResponse(
+        controller_id=controller_id,
+        grpc_endpoint=grpc_endpoint,
+        position=write_position(feed.image.position),
+        subscribers=[
+            pb.DescribeFeedResponse.Subscriber(
+                name=one.name, applied=write_position(one.acknowledged)
+            )
+            for one in feed.subscriptions
+            if not one.over
+        ],
+    )
+
+
+def write_no_feed(reply: Reply, hint: str) -> pb.DescribeFeedResponse:
+    """Response of DescribeFeed with an error."""
+    return pb.DescribeFeedResponse(error_code=reply.error, controller_hint=hint)
 
 
 def hint_for(code: ErrorCode, hint: str) -> str:

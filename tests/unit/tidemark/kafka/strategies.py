@@ -264,6 +264,7 @@ def api_versions_responses(version: int) -> Strategy:
 _WIRE: dict[str, Strategy] = {
     "int8": int8s,
     "int16": int16s,
+    "uint16": st.integers(0, (1 << 16) - 1),
     "int32": int32s,
     "int64": int64s,
     "float64": st.floats(allow_nan=False, allow_infinity=False),

@@ -28,12 +28,15 @@ from broker.shell.wire_mapping import (
     AlterationResult,
     Caller,
     ConfigAlteration,
+    FeedDescription,
     Relayed,
     TopicRef,
     TopicResult,
     read_alteration_results,
+    read_feed,
     read_topic_results,
     write_alter_configs,
+    write_describe_feed,
 )
 
 TRIGGER_TIMEOUT_MS: Final = 5_000
@@ -177,6 +180,12 @@ class ControllerRelay:
             else one
             for one in relayed.results
         ]
+
+    async def feed(self, caller: Caller) -> FeedDescription:
+        """Ask the active controller for its feed. Raises TidemarkError."""
+        message = write_describe_feed(caller)
+        timeout_s = _call_timeout_s(TRIGGER_TIMEOUT_MS)
+        return read_feed(await self._controller.call("DescribeFeed", message, timeout_s))
 
     async def _seen(
         self,

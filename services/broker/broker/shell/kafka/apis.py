@@ -32,6 +32,7 @@ from broker.shell.kafka import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
@@ -191,6 +192,7 @@ def cluster_apis(
     coordinator = groups.coordinator
     return {
         ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster.handle, facts, cache),
+        ApiKey.DESCRIBE_QUORUM: partial(describe_quorum.handle, facts, cluster.relay),
         ApiKey.FIND_COORDINATOR: partial(
             find_coordinator.handle, facts, cache, cluster.internal_topics, cluster.live
         ),

@@ -38,6 +38,7 @@ from controller.shell.replication_mapping import (
 from controller.shell.rpc import (
     create_partitions,
     create_topics,
+    describe_feed,
     register_broker,
     register_coordinator,
     report_replicas,
@@ -145,4 +146,5 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "RegisterCoordinator": register_coordinator.handle,
     # A new owner epoch for a shard's present owner.
     "AcquireShard": _from_member(read_acquisition, write_shard_acquired),
+    "DescribeFeed": describe_feed.handle,
 }
