@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.clusters import Cluster, StartCluster
 from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
@@ -91,6 +93,16 @@ def test_the_quorum_names_the_active_controller_after_a_failover_too(
     cluster.kill(f"controller-{before['leader_id']}")
     after = wait_for(lambda: elected_after(cluster, before), "no other controller is active")
     assert {before["leader_id"], after["leader_id"]} == {1, 2}
+
+
+@pytest.mark.feature("Y01")
+def test_topics_stay_where_their_deletion_is_disabled(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(brokers=1, overrides={"controller": {"delete.topic.enable": False}})
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    client.create_topics([NewTopic("kept", 1, 1)])["kept"].result(PATIENCE_S)
+    with pytest.raises(KafkaException, match="Topic deletion is disabled"):
+        client.delete_topics(["kept"])["kept"].result(PATIENCE_S)
+    assert "kept" in client.list_topics(timeout=PATIENCE_S).topics
 
 
 def elected_after(cluster: Cluster, before: dict[str, Any]) -> dict[str, Any] | None:

@@ -81,6 +81,9 @@ class ControllerConfig(ServiceConfig):
     default_replication_factor: int = Field(
         1, ge=1, le=32_767, description="replicas of a topic whose creator sets no number"
     )
+    delete_topic_enable: bool = Field(
+        default=True, description="allow topics to be deleted; the same on all controllers"
+    )
     partitions_per_request_max: int = Field(
         10_000, ge=1, description="maximum number of partitions that one request may create"
     )

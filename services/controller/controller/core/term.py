@@ -265,7 +265,7 @@ class ActiveTerm:
             case CreateTopics():
                 return decide_create_topics(self._cluster, request, self._defaults)
             case DeleteTopics():
-                return decide_delete_topics(self._cluster, request)
+                return decide_delete_topics(self._cluster, request, self._defaults)
             case CreatePartitions():
                 return decide_create_partitions(self._cluster, request, self._defaults)
             case AlterConfigs():

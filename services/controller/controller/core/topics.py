@@ -37,6 +37,7 @@ class TopicDefaults:
     replication_factor: int = 1
     partitions_per_request_max: int = 10_000
     replicas_per_topic_max: int = 50_000  # of all partitions: they are one znode, of at most 1 MB
+    may_delete: bool = True
 
     def __post_init__(self) -> None:
         assert self.partition_count > 0, "num.partitions"
@@ -248,9 +249,12 @@ def _check_replicas(draft: _Draft, assignment: list[Replicas]) -> None:
 
 
 def decide_delete_topics(
-    cluster: Cluster, request: DeleteTopics
+    cluster: Cluster, request: DeleteTopics, defaults: TopicDefaults
 ) -> tuple[Change | None, tuple[TopicResult, ...]]:
     """Return the change, if any, and the results to send once it is written."""
+    if not defaults.may_delete:
+        code, words = ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
+        return None, tuple(TopicResult(*ref, code, words) for ref in request.topics)
     named = [(ref, _find(cluster, ref)) for ref in request.topics]
     twice = _twice(topic.name for _, topic in named if topic is not None)
     deleted: list[TopicImage] = []

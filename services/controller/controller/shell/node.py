@@ -104,6 +104,7 @@ class ControllerNode:
                 config.num_partitions,
                 config.default_replication_factor,
                 config.partitions_per_request_max,
+                may_delete=config.delete_topic_enable,
             ),
             _limits(config),
         )

@@ -108,7 +108,7 @@ def test_internal_topics_are_created_as_requested_and_neither_deleted_nor_grown(
     assert (result.error, result.partition_count, result.configs) == (ErrorCode.NONE, 50, configs)
     cluster = a_cluster(a_topic(name, (1, 2)))
     change, (refused,) = decide_delete_topics(
-        cluster, DeleteTopics(REQUEST, (TopicRef("", topic_id(name)),))
+        cluster, DeleteTopics(REQUEST, (TopicRef("", topic_id(name)),)), DEFAULTS
     )
     assert (change, refused.error) == (None, ErrorCode.INVALID_REQUEST)
     assert "is internal" in refused.message
@@ -169,7 +169,7 @@ def test_validating_only_changes_nothing() -> None:
 @pytest.mark.parametrize("ref", [TopicRef("a", NO_TOPIC_ID), TopicRef("", topic_id("a"))])
 def test_a_topic_is_deleted_by_name_or_by_id(ref: TopicRef) -> None:
     cluster = a_cluster(a_topic("a", (1,)), a_topic("b", (1,)))
-    change, (result,) = decide_delete_topics(cluster, DeleteTopics(REQUEST, (ref,)))
+    change, (result,) = decide_delete_topics(cluster, DeleteTopics(REQUEST, (ref,)), DEFAULTS)
     applied(cluster, change)
     assert (set(cluster.image.topics), result.name, result.error) == ({"b"}, "a", ErrorCode.NONE)
 
@@ -182,14 +182,21 @@ def test_a_topic_is_deleted_by_name_or_by_id(ref: TopicRef) -> None:
     ],
 )
 def test_an_unknown_topic_is_not_deleted(ref: TopicRef, code: ErrorCode) -> None:
-    change, (result,) = decide_delete_topics(a_cluster(), DeleteTopics(REQUEST, (ref,)))
+    change, (result,) = decide_delete_topics(a_cluster(), DeleteTopics(REQUEST, (ref,)), DEFAULTS)
     assert (change, result.error) == (None, code)
+
+
+def test_no_topic_is_deleted_where_that_is_disabled() -> None:
+    cluster, ref = a_cluster(a_topic("a", (1,))), TopicRef("a", NO_TOPIC_ID)
+    disabled = TopicDefaults(may_delete=False)
+    change, (result,) = decide_delete_topics(cluster, DeleteTopics(REQUEST, (ref,)), disabled)
+    assert (change, result.name, result.error) == (None, "a", ErrorCode.TOPIC_DELETION_DISABLED)
 
 
 def test_a_topic_named_twice_is_not_deleted() -> None:
     refs = (TopicRef("a", NO_TOPIC_ID), TopicRef("", topic_id("a")))
     cluster = a_cluster(a_topic("a", (1,)))
-    change, results = decide_delete_topics(cluster, DeleteTopics(REQUEST, refs))
+    change, results = decide_delete_topics(cluster, DeleteTopics(REQUEST, refs), DEFAULTS)
     assert change is None
     assert {result.error for result in results} == {ErrorCode.INVALID_REQUEST}
 

@@ -19,6 +19,9 @@ from broker.shell.wire_mapping import TopicRef, TopicResult, write_delete_topics
 BY_REFERENCE_FROM: Final = 6
 """First version that names topics in a list of (name, id) rather than of names."""
 
+DISABLED_FROM: Final = 3
+"""First version whose clients read TOPIC_DELETION_DISABLED (KIP-322)."""
+
 
 async def handle(
     facts: BrokerFacts,
@@ -50,12 +53,18 @@ async def handle(
             {
                 "name": result.name or name,
                 "topic_id": result.topic_id,
-                "error_code": int(result.error_code),
+                "error_code": int(_readable(result.error_code, context.api_version)),
                 "error_message": result.error_message,
             }
             for (name, _), result in answers.items()
         ]
     }
+
+
+def _readable(error_code: ErrorCode, version: int) -> ErrorCode:
+    if error_code is ErrorCode.TOPIC_DELETION_DISABLED and version < DISABLED_FROM:
+        return ErrorCode.INVALID_REQUEST
+    return error_code
 
 
 def _named(request: Struct, version: int) -> list[tuple[str | None, TopicId]]:

@@ -131,6 +131,17 @@ def test_a_topic_of_no_name_is_answered_once_under_that_name(
     assert [(one.name, one.error_code) for one in responses] == [("", 3)]
 
 
+@pytest.mark.parametrize(("version", "code"), [(2, 42), (3, 73)])
+def test_disabled_deletion_has_an_error_that_the_client_reads(
+    ask: Ask, controller: StubController, version: int, code: int
+) -> None:
+    controller.answers["DeleteTopics"] = pb.DeleteTopicsResponse(
+        position=SEEN, topics=[pb.TopicResult(name="orders", error_code=73)]
+    )
+    (result,) = ask(ApiKey.DELETE_TOPICS, {"topic_names": ["orders"]}, version).responses
+    assert result.error_code == code
+
+
 def test_topics_are_deleted_by_id(ask: Ask, controller: StubController, parts: BrokerParts) -> None:
     topic = parts.metadata.image.topics["orders"]
     controller.answers["DeleteTopics"] = pb.DeleteTopicsResponse(
