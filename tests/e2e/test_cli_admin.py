@@ -283,6 +283,21 @@ def test_slow_requests_are_shown_with_their_stages_the_slowest_first(cli: Cli) -
     assert b"requests of 1 ms or more" in shown.stderr
 
 
+@pytest.mark.feature("AD84")
+def test_the_log_level_of_a_process_is_shown_and_changed(cli: Cli, cluster: DevCluster) -> None:
+    member = cluster.layout.member("txn-coordinator-1")
+    where = ("--ops", f"127.0.0.1:{member.ports['ops']}")
+    kazoo = ("debug", "log-level", "--logger", "kazoo")
+    (changed,) = cli.json(*kazoo, "error", *where)
+    assert (changed["logger"], changed["level"]) == ("kazoo", "ERROR")
+    (shown,) = cli.json(*kazoo, *where)
+    assert shown == changed
+    (every, *_) = cli.json("debug", "log-level", *where)
+    assert (every["logger"], every["level"]) == ("", "INFO")
+    refused = cli.run("debug", "log-level", "loud", *where)
+    assert (refused.returncode, b"log level must be one of" in refused.stderr) == (64, True)
+
+
 @pytest.mark.feature("AD65")
 def test_a_broker_that_does_not_answer_is_named_with_its_problem(cli: Cli) -> None:
     done = cli.run("debug", "requests", "--broker", "9", *cli.grpc[:2])

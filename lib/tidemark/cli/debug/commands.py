@@ -23,7 +23,7 @@ from tidemark.cli.output import (
 )
 from tidemark.runtime.exit_codes import ExitCode
 
-app = command_group("Collect what a diagnosis needs, and show slow requests.")
+app = command_group("Collect what a diagnosis needs, show slow requests, and set log levels.")
 
 SecondBootstrapOption = Annotated[
     str | None,
@@ -48,7 +48,7 @@ _REQUEST_COLUMNS = (
 
 @app.callback()
 def debug() -> None:
-    """Collect what a diagnosis needs, and show slow requests."""
+    """Collect what a diagnosis needs, show slow requests, and set log levels."""
 
 
 @app.command()
@@ -148,6 +148,59 @@ def requests(
         say(note)
     if found.failures and not found.rows:
         raise as_command_error(found.failures[0], api="ListSlowRequests")
+
+
+@app.command(name="log-level")
+def log_level(
+    level: Annotated[
+        str | None,
+        typer.Argument(metavar="[LEVEL]", help="DEBUG, INFO, WARNING, ERROR or CRITICAL."),
+    ] = None,
+    *,
+    logger: Annotated[
+        str | None,
+        typer.Option(
+            "--logger", metavar="NAME", help="This logger and those below it, as broker.shell."
+        ),
+    ] = None,
+    process: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--process",
+            metavar="NAME",
+            help="Process of an embedded cluster, as broker-1; may be repeated. Default: all.",
+        ),
+    ] = None,
+    ops: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ops",
+            metavar="HOST:PORT",
+            help="HTTP address (ops.listen, rest.listen) of a process; may be repeated.",
+        ),
+    ] = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show the log levels of running processes, or set one until the process ends."""
+    from tidemark.cli.debug import log_levels
+
+    for address in ops or ():
+        _check_address(address)
+    processes = {address: address for address in ops or ()}
+    if process or not ops:
+        directory = settings.embedded_directory()
+        processes |= log_levels.embedded_processes(directory, process or ())
+    if not processes:
+        raise CommandError(
+            "no process was named, and there is no embedded cluster",
+            hint="tidemark debug log-level --ops HOST:PORT",
+            code=ExitCode.USAGE,
+        )
+    if level is None:
+        rows = log_levels.levels(processes, logger=logger)
+    else:
+        rows = log_levels.set_levels(processes, level, logger=logger or log_levels.EVERY_LOGGER)
+    print_rows(rows, ("process", "logger", "level"), output)
 
 
 def _file_name() -> str:
