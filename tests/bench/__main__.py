@@ -20,6 +20,7 @@ from bench.groups import OVERRIDES as GROUP_OVERRIDES
 from bench.groups import bench_groups
 from bench.grpc_store import bench_grpc
 from bench.memory import bench_many_large, bench_memory_and_restart
+from bench.metering import bench_metering
 from bench.processes import ROOT
 from bench.produce import bench_produce
 from bench.replication import bench_replication
@@ -43,6 +44,7 @@ GROUPS = (
     "sharecore",
     "share",
     "admin",
+    "metering",
     *REPLICATED,
     *COORDINATED,
 )
@@ -131,6 +133,8 @@ def run_groups(
         groups += [bench_share_core(), bench_share_partitions()]
     if "admin" in only and where == "tmpfs":
         groups.append(bench_admin(directory / "admin", runs=runs))
+    if "metering" in only and where == "tmpfs":
+        groups.append(bench_metering(directory / "metering", runs=runs))
     if "share" in only:
         shared = directory / "share"
         groups.append(bench_share(shared, total=min(total, 1 << 30), runs=runs, where=where))

@@ -76,11 +76,14 @@ class BrokerUnderTest:
 
 @contextmanager
 def broker(
-    directory: Path, overrides: Mapping[str, object] | None = None
+    directory: Path,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    cluster_type: type[DevCluster] = DevCluster,
 ) -> Iterator[BrokerUnderTest]:
     """A cluster of one broker, stopped at the end."""
     layout = Layout.on_free_ports(directory, brokers=1, controllers=1)
-    cluster = DevCluster(layout, overrides={"broker": dict(overrides or {})})
+    cluster = cluster_type(layout, overrides={"broker": dict(overrides or {})})
     try:
         cluster.start()
         yield BrokerUnderTest(cluster)
