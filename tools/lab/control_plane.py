@@ -3,6 +3,7 @@
 import json
 import secrets
 import shutil
+import socket
 import sys
 from pathlib import Path
 from typing import Final
@@ -27,7 +28,6 @@ NAMES: Final = ("dns", "kube-scheduler", "kube-controller-manager", "kube-apiser
 """In the order in which they are ended."""
 _KEYS: Final = STATE / "keys"
 _VOLUMES: Final = STATE / "volumes.yaml"
-_ETCD: Final = "http://127.0.0.1:23790"
 _READY_S: Final = 300.0
 _TOLERATION_S: Final = 30
 """Time for which a pod stays bound to a dead node; Kubernetes' default is 300 s."""
@@ -65,13 +65,12 @@ current-context: lab
 def start_api() -> None:
     """Start etcd and the API server."""
     data = ["--data-dir", str(STATE / "etcd"), "--unsafe-no-fsync"]
-    clients = ["--listen-client-urls", _ETCD, "--advertise-client-urls", _ETCD]
-    processes.start(
-        "etcd", ["etcd", *data, *clients, "--listen-peer-urls", "http://127.0.0.1:23800"]
-    )
+    etcd, peers = (f"http://127.0.0.1:{port}" for port in _free_ports(2))
+    clients = ["--listen-client-urls", etcd, "--advertise-client-urls", etcd]
+    processes.start("etcd", ["etcd", *data, *clients, "--listen-peer-urls", peers])
     accounts = _KEYS / "accounts.key"
     options = {
-        "etcd-servers": _ETCD,
+        "etcd-servers": etcd,
         "bind-address": HOST,
         "advertise-address": HOST,
         "secure-port": "16443",
@@ -152,6 +151,15 @@ def reclaim_volumes() -> None:
             shutil.rmtree(path)
             path.mkdir()
     processes.run("kubectl", "apply", "-f", str(_VOLUMES))
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports of the loopback address that nothing has: other clusters may run here."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
 
 
 def _start(component: str, options: dict[str, object]) -> None:

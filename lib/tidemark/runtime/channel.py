@@ -21,6 +21,9 @@ _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
+    # A pod that is made again has another address under the same name; gRPC's default is to ask for
+    # it every 30 s at most.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.enable_http_proxy", 0),
 )
 
