@@ -1,6 +1,8 @@
 """Kafka's clients that log in with SCRAM at a real broker, and those that should not get in."""
 
+import contextlib
 import itertools
+import random
 import socket
 import struct
 import time
@@ -35,6 +37,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 PASSWORD = "correct horse"
 REAUTH_MS = 2_000
+FUZZED = 500
 Settings = dict[str, str | int | float | bool]
 _FAILED = "kafka_server_socket_server_metrics_failed_authentication_total"
 _REPEATED = "kafka_server_socket_server_metrics_successful_reauthentication_total"
@@ -263,6 +266,9 @@ class Wire:
         frame = request_header(ApiKey(api_key), version, 1, "wire") + body
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
 
+    def end_sending(self) -> None:
+        self._socket.shutdown(socket.SHUT_WR)
+
     def send_size(self, size: int) -> None:
         self._socket.sendall(struct.pack(">i", size))
 
@@ -345,6 +351,45 @@ def test_brute_force_each_guess_waits(doors: Doors) -> None:
             assert wire.answer() == b""
     assert time.monotonic() - began_s >= 0.5
     assert doors.count(_FAILED) == before + 5
+
+
+def hostile(dice: random.Random) -> bytes:
+    """A body of a handshake or a token, or bytes that are neither."""
+    token = dice.choice([b"n,,n=alice,r=abc", b"y,,n=a,r=b", b"c=biws,r=abc,p=AAAA", b"n,a=b,,,="])
+    spoilt = bytearray(token * dice.choice([1, 1, 200]))
+    for _ in range(dice.randrange(4)):
+        spoilt[dice.randrange(len(spoilt))] = dice.randrange(256)
+    bodies = [
+        text(dice.choice([*MECHANISMS, "PLAIN", "", "x" * 300])),
+        struct.pack(">i", len(spoilt)) + bytes(spoilt),
+        struct.pack(">i", dice.choice([-1, 2**31 - 1, 5])) + bytes(spoilt),
+        dice.randbytes(dice.randrange(64)),
+    ]
+    return dice.choice(bodies)
+
+
+def last_words(wire: Wire, dice: random.Random) -> None:
+    """Send up to four requests, the first mostly a handshake, and read until the end."""
+    keys = [ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS, ApiKey.METADATA]
+    if dice.random() < 0.7:
+        wire.send(keys[0], dice.randrange(2), text(MECHANISMS[0]))
+    for _ in range(dice.randrange(1, 4)):
+        wire.send(dice.choice(keys[:3] * 3 + keys), dice.randrange(-1, 5), hostile(dice))
+    wire.end_sending()
+    while wire.answer():
+        pass
+
+
+@pytest.mark.feature("SE05")
+def test_hostile_frames_before_authentication_cost_an_error_or_the_connection(
+    doors: Doors,
+) -> None:
+    for seed in range(FUZZED):
+        with contextlib.suppress(OSError), Wire(doors.ports["SAFE"]) as wire:
+            last_words(wire, random.Random(seed))
+    log = doors.cluster.log("broker-1")
+    assert [one for one in ("Traceback", "internal error", "ERROR") if one in log] == []
+    AdminClient(doors.client(doors.a_user())).list_topics(timeout=PATIENCE_S)
 
 
 def test_a_handshake_of_version_0_is_followed_by_bare_tokens(doors: Doors) -> None:
