@@ -216,6 +216,41 @@ def reshard(spark: SparkSession, plan: SparkPlan, delivery: str, number: int) ->
     return {key: float(spent) for key, spent in listener.spent_ms.items()}
 
 
+def reshard_by_connector(spark: SparkSession, plan: SparkPlan, number: int) -> dict[str, float]:
+    """The same pipeline on Spark's own connector, which writes at least once: batches of the same
+    offsets, the record's key, Kafka's default partitioner.
+    """
+    kafka = {"kafka.bootstrap.servers": plan.kafka}
+    rows = (
+        spark.readStream.format(KAFKA)
+        .options(**kafka)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", plan.source)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .option("maxOffsetsPerTrigger", str(-(-plan.records // plan.batches)))
+        .load()
+        .selectExpr("key", "value", "headers")
+    )
+    listener = _Phases()
+    spark.streams.addListener(listener)
+    try:
+        query = (
+            rows.writeStream.format(KAFKA)
+            .options(**kafka)
+            .option("topic", plan.targets["reshard"])
+            .option("checkpointLocation", f"{plan.directory}/connector-{number}")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        copied = sum(progress["numInputRows"] for progress in query.recentProgress)
+    finally:
+        spark.streams.removeListener(listener)
+    assert copied == plan.records, copied
+    return {key: float(spent) for key, spent in listener.spent_ms.items()}
+
+
 def figures(plan: SparkPlan) -> dict[str, Figure]:
     """All of them, by name."""
     spark = session(plan)
@@ -228,6 +263,8 @@ def figures(plan: SparkPlan) -> dict[str, Figure]:
             works[f"write {name}"] = partial(write, spark, plan, name)
     for delivery in ("exactly-once", "at-least-once"):
         works[f"reshard {delivery}"] = partial(reshard, spark, plan, delivery)
+    if KAFKA in plan.targets:
+        works[f"reshard {KAFKA}"] = partial(reshard_by_connector, spark, plan)
     found = {name: measured(work, plan.runs) for name, work in works.items()}
     spark.stop()
     return found

@@ -10,6 +10,7 @@ import signal
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkContext
 from tidemark_spark.sink.failpoints import HOOK_VARIABLE, Step
 
 DIRECTORY_VARIABLE: Final = "TIDEMARK_TEST_FAULTS"
@@ -57,8 +58,14 @@ def hook(step: Step, **facts: object) -> None:
     if what == "fail":
         raise FaultError(f"armed at {step}")
     if what == "kill-jvm":
-        os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(_jvm(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _jvm() -> int:
+    """The driver's: this process's child if it holds the session, otherwise the parent."""
+    gateway = SparkContext._gateway
+    return os.getppid() if gateway is None else int(gateway.proc.pid)
 
 
 def _name(step: Step, sink_id: str, batch_id: int) -> str:

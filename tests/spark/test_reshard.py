@@ -109,12 +109,16 @@ def source_of(value: bytes) -> int:
 
 
 @pytest.mark.feature("R04", "R05", "R06", "R07", "R08")
-def test_every_record_once_in_order_under_its_user(spark: SparkSession, pair: Pair) -> None:
+@pytest.mark.parametrize("shuffle", ["auto", "always"])
+def test_every_record_once_in_order_under_its_user(
+    spark: SparkSession, pair: Pair, shuffle: str
+) -> None:
     lines = queries(RECORDS)
     assert len(set(lines)) < len(lines), "persistent users ask the same again"
     fed = pair.feed(lines)
     with configured(spark, ADAPTIVE):
-        pair.reshard(spark, source_options={"maxOffsetsPerTrigger": str(RECORDS // BATCHES)})
+        source_options = {"maxOffsetsPerTrigger": str(RECORDS // BATCHES)}
+        pair.reshard(spark, source_options=source_options, shuffle=shuffle)
     records = pair.read()
     # R07, R08: each as often as it was asked, no more and no less.
     assert Counter(record.value for record in records) == Counter(line.encode() for line in lines)
@@ -210,6 +214,32 @@ def test_growth_is_refused_or_pinned(spark: SparkSession, pair: Pair) -> None:
     records = pair.read()
     assert Counter(values_of(records)) == Counter(line.encode() for line in lines)
     assert {record.partition for record in records} == {0, 1}
+
+
+def test_a_pinned_number_of_partitions_places_keys_without_a_shuffle(
+    spark: SparkSession, pair: Pair
+) -> None:
+    rule = parse_partitioner("murmur2")
+    pair.feed(queries(30))
+    pair.reshard(spark, partitioner=rule)
+    with_admin(pair.cluster, lambda admin: admin.create_partitions({pair.target: 4}))
+    pair.feed(queries(60))
+    pair.reshard(spark, partitioner=rule, pin_partitions=True)
+    records = pair.read()
+    assert len(records) == 90
+    assert {partition_for_key(as_bytes(each.key), 2) == each.partition for each in records} == {
+        True
+    }
+
+
+def test_a_source_partition_in_several_tasks_keeps_its_order(
+    spark: SparkSession, pair: Pair
+) -> None:
+    fed = pair.feed(queries(200))
+    pair.reshard(spark, source_options={"maxRecordsPerPartition": "10"})
+    assert chains((source_of(value), value) for value in values_of(pair.read())) == chains(
+        (partition, value) for partition, values in fed.items() for value in values
+    )
 
 
 def test_a_restart_keeps_its_rules(spark: SparkSession, pair: Pair) -> None:

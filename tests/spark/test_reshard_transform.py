@@ -3,6 +3,8 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from zlib import crc32
 
 import pyarrow as pa
 import pytest
@@ -13,8 +15,17 @@ from spark.conftest import configured
 from tidemark.codec.murmur2 import partition_for_key
 from tidemark_jobs.keys import parse_key
 from tidemark_jobs.reshard.partitioners import parse_partitioner
-from tidemark_jobs.reshard.plan import DeadLetters, Plan
-from tidemark_jobs.reshard.transform import transform
+from tidemark_jobs.reshard.plan import (
+    DIRECTORY,
+    DeadLetters,
+    Plan,
+    has_batches,
+    plan_to_json,
+    read_plan,
+    settle_query_id,
+    write_plan,
+)
+from tidemark_jobs.reshard.transform import transform, transform_in_place
 
 PLAN = Plan(
     target="by-user",
@@ -141,6 +152,25 @@ def test_any_number_of_tasks(spark: SparkSession, tasks: int) -> None:
     assert {row.task == row.partition % tasks for row in rows} == {True}
 
 
+def test_the_plan_of_a_checkpoint_of_an_earlier_release(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    directory = tmp_path / DIRECTORY
+    directory.mkdir()
+    (directory / "_SUCCESS").touch()
+    (directory / "part-00000-7.txt").write_text(plan_to_json(PLAN) + "\n")
+    assert read_plan(spark, str(tmp_path)) == PLAN
+    assert not has_batches(spark, str(tmp_path))
+
+
+def test_a_plan_is_read_as_it_was_written(spark: SparkSession, tmp_path: Path) -> None:
+    checkpoint = str(tmp_path / "checkpoint")
+    assert read_plan(spark, checkpoint) is None
+    write_plan(spark, checkpoint, PLAN)
+    assert read_plan(spark, checkpoint) == PLAN
+    assert settle_query_id(spark, checkpoint) == settle_query_id(spark, checkpoint)
+
+
 def test_no_rows(spark: SparkSession) -> None:
     assert transform(frame_of(spark, []), PLAN, tasks=2).collect() == []
 
@@ -194,3 +224,35 @@ def test_dead_letters_say_why(dead_rows: list[Row]) -> None:
         "reshard.source": b"by-server-1@0",
     }
     assert told[b"7,3"]["reshard.reason"] == b"no-partition"
+
+
+def test_rows_in_place_keep_the_order_in_which_they_are_read(spark: SparkSession) -> None:
+    values = skewed(300, seed=4)
+    table = (
+        frame_of(spark, values)
+        .toArrow()
+        .sort_by([("partition", "ascending"), ("offset", "ascending")])
+    )
+    rows = with_task(transform_in_place(spark.createDataFrame(table), PLAN, tasks=2))
+    assert len(rows) == len(values)
+    assert {row.task for row in rows} <= {0, 1}
+    for task in (0, 1):
+        found = [(row.source_partition, row.source_offset) for row in rows if row.task == task]
+        assert found == sorted(found)
+    assert {row.partition == crc32(bytes(row.key)) % 6 for row in rows} == {True}
+
+
+def test_rows_in_place_of_a_late_rule_have_no_partition_yet(spark: SparkSession) -> None:
+    plan = replace(PLAN, partitioner=parse_partitioner("murmur2"))
+    rows = transform_in_place(frame_of(spark, [b"anna,1", b"bert,2"]), plan, tasks=2).collect()
+    assert [row.partition for row in rows] == [None, None]
+    with pytest.raises(PySparkException, match="by-server-1@0 has no key: give --dead-letters"):
+        transform_in_place(frame_of(spark, [b"anna,1", b",2"]), plan, tasks=2).collect()
+
+
+def test_dead_letters_in_place_have_their_partitions(spark: SparkSession) -> None:
+    plan = replace(
+        PLAN, partitioner=parse_partitioner("murmur2"), dead_letters=DeadLetters("lost", 2)
+    )
+    rows = transform_in_place(frame_of(spark, [b"anna,1", b",2"]), plan, tasks=2).collect()
+    assert {(row.topic, row.partition) for row in rows} == {("by-user", None), ("lost", 1)}

@@ -58,6 +58,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         dead_letters=found.dead_letters,
         pin_partitions=found.pin_partitions,
         tasks=found.tasks,
+        shuffle=found.shuffle,
         available_now=found.available_now,
         exactly_once=found.delivery == "exactly-once",
         trigger_interval=found.trigger_interval,
@@ -139,6 +140,13 @@ def _add_execution(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="COUNT",
         help="number of writing tasks; default: one for each core, at most one for each partition",
+    )
+    add(
+        "--shuffle",
+        default="auto",
+        choices=["auto", "always"],
+        help="always: collect the rows of a target partition in one task before they are written;"
+        " default: auto, only with many tasks and partitions",
     )
     add(
         "--delivery",

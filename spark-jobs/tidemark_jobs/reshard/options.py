@@ -23,6 +23,8 @@ class Options:
     """Topic for records without key or partition. None: such a record ends the query."""
     pin_partitions: bool = False
     tasks: int | None = None
+    shuffle: str = "auto"
+    """``always``: rows are shuffled by target partition; ``auto``: only where it costs less."""
     available_now: bool = False
     exactly_once: bool = True
     trigger_interval: str = "1 second"

@@ -1,7 +1,8 @@
 """Partition of a key: a function of the key and of the number of partitions, and of nothing else.
 
 A rule is written as one word and becomes a column expression. Spark compiles all of them with the
-rest of the plan except ``murmur2``, which is computed in Python over whole Arrow columns.
+rest of the plan except ``murmur2``, which is computed in Python over whole Arrow columns: by a
+function of Spark's plan, or by the task that writes the rows (``PartitionRule.fill``).
 
 | rule | partition |
 | --- | --- |
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
@@ -70,6 +72,24 @@ class PartitionRule:
     def column(self, count: int) -> Column:
         """Return an expression for the partition (int, of ``count``) of the column ``KEY``."""
         return sf.when(sf.col(KEY).isNotNull(), _COLUMNS[self.kind](self.argument, count))
+
+    @property
+    def late(self) -> bool:
+        """True if the task that writes a row can compute its partition, and Spark need not."""
+        return self.kind == "murmur2"
+
+    def fill(self, rows: pa.RecordBatch, count: int) -> pa.RecordBatch:
+        """Fill the column ``partition`` where it is null, if the rule is ``late``.
+
+        ``rows`` have the columns ``partition`` (int) and ``KEY`` (binary). Every key has a
+        partition by such a rule.
+        """
+        place = rows.schema.get_field_index("partition")
+        given = rows.column(place)
+        if not self.late or not given.null_count:
+            return rows
+        found = pa.array(partitions_of_keys(rows.column(KEY), count), given.type)
+        return rows.set_column(place, rows.schema.field(place), pc.coalesce(given, found))
 
     def _needed(self) -> int:
         if self.kind == "ranges":

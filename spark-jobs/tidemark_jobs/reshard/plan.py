@@ -2,8 +2,8 @@
 
 The number of partitions, the key rule and the partitioner together determine the partition of a
 key. If one of them changed, records of one key would be in two partitions and lose their order. So
-the first start stores them in the directory ``reshard-plan`` of the checkpoint location. Spark
-writes it, so it works on every file system that a checkpoint can be on.
+the first start stores them in the directory ``reshard-plan`` of the checkpoint location. Hadoop's
+classes write it, so it works on every file system that a checkpoint can be on.
 
 This module also creates the query's id, in the file where Spark expects it, so that the sink can be
 taken over under this id before the query is started.
@@ -14,9 +14,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as sf
 from tidemark_spark.errors import OptionError
 
 from tidemark_jobs.keys import KeyRule, parse_key
@@ -25,7 +23,7 @@ from tidemark_jobs.reshard.partitioners import PartitionRule, parse_partitioner
 DIRECTORY: Final = "reshard-plan"
 _METADATA: Final = "metadata"
 _OFFSETS: Final = "offsets"
-_NOT_FOUND: Final = "PATH_NOT_FOUND"
+_PLAN: Final = "plan.json"
 
 
 class DeadLetters(NamedTuple):
@@ -110,54 +108,73 @@ def plan_from_json(text: str) -> Plan:
 
 def read_plan(spark: SparkSession, checkpoint: str) -> Plan | None:
     """Return the plan stored in a checkpoint; None if there is none. Raises OptionError."""
-    lines = _lines(spark, f"{checkpoint}/{DIRECTORY}")
-    return plan_from_json(lines[0]) if lines else None
+    directory = CheckpointFiles(spark, f"{checkpoint}/{DIRECTORY}")
+    names = directory.names()
+    return plan_from_json(directory.read(names[0])) if names else None
 
 
 def write_plan(spark: SparkSession, checkpoint: str, plan: Plan) -> None:
-    """Store the plan in the checkpoint, replacing one that a killed driver wrote partially."""
-    # A literal, because createDataFrame would start Python workers for one row.
-    frame = spark.range(1).select(sf.lit(plan_to_json(plan)).alias("value")).coalesce(1)
-    frame.write.mode("overwrite").text(f"{checkpoint}/{DIRECTORY}")
+    """Store the plan in the checkpoint. Raises OptionError."""
+    CheckpointFiles(spark, f"{checkpoint}/{DIRECTORY}").write(_PLAN, plan_to_json(plan))
 
 
 def has_batches(spark: SparkSession, checkpoint: str) -> bool:
     """True if a batch was planned with this checkpoint: its offsets then replace the group's."""
-    return bool(_lines(spark, f"{checkpoint}/{_OFFSETS}"))
+    return bool(CheckpointFiles(spark, f"{checkpoint}/{_OFFSETS}").names())
 
 
 def settle_query_id(spark: SparkSession, checkpoint: str) -> str:
     """Return the query id in the checkpoint; create and store one if there is none."""
-    lines = _lines(spark, f"{checkpoint}/{_METADATA}")
-    if lines:
-        return str(json.loads(lines[0])["id"])
+    directory = CheckpointFiles(spark, checkpoint)
+    if _METADATA in directory.names():
+        return str(json.loads(directory.read(_METADATA))["id"])
     query_id = str(uuid.uuid4())
-    _write_file(spark, f"{checkpoint}/{_METADATA}", json.dumps({"id": query_id}))
+    directory.write(_METADATA, json.dumps({"id": query_id}))
     return query_id
 
 
-def _lines(spark: SparkSession, path: str) -> list[str]:
-    try:
-        return [row[0] for row in spark.read.text(path).collect()]
-    except AnalysisException as problem:
-        if problem.getCondition() != _NOT_FOUND:
-            raise
-        return []
+class CheckpointFiles:
+    """Small text files in a directory of a checkpoint, on any file system with a Hadoop connector.
 
+    They are read and written without a Spark job, which takes seconds in a new session.
+    """
 
-def _write_file(spark: SparkSession, path: str, text: str) -> None:
-    """Write a file atomically, if the file system's rename is atomic."""
-    context = spark.sparkContext
-    # PySpark has no API for Hadoop's file systems, and a DataFrame writes directories.
-    jvm, hadoop = context._jvm, context._jsc.hadoopConfiguration()  # noqa: SLF001
-    assert jvm is not None
-    final = jvm.org.apache.hadoop.fs.Path(path)
-    scratch = jvm.org.apache.hadoop.fs.Path(f"{path}.{uuid.uuid4()}.tmp")
-    files = final.getFileSystem(hadoop)
-    out = files.create(scratch, True)  # noqa: FBT003 - Java's, to overwrite
-    try:
-        out.writeBytes(text)
-    finally:
-        out.close()
-    if not files.rename(scratch, final):
-        raise OptionError(f"cannot write {path}", "use a --checkpoint that is writable")
+    def __init__(self, spark: SparkSession, directory: str) -> None:
+        context = spark.sparkContext
+        # PySpark has no API for Hadoop's file systems.
+        jvm, hadoop = context._jvm, context._jsc.hadoopConfiguration()  # noqa: SLF001
+        assert jvm is not None
+        self._directory = directory
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._utf8 = jvm.java.nio.charset.StandardCharsets.UTF_8
+        self._streams = jvm.org.apache.commons.io.IOUtils
+        self._files = self._path(directory).getFileSystem(hadoop)
+
+    def names(self) -> list[str]:
+        """Return the names of the non-empty, non-hidden files, sorted; [] without a directory."""
+        path = self._path(self._directory)
+        if not self._files.exists(path):
+            return []
+        found = [each for each in self._files.listStatus(path) if each.isFile() and each.getLen()]
+        names = (str(each.getPath().getName()) for each in found)
+        return sorted(name for name in names if not name.startswith((".", "_")))
+
+    def read(self, name: str) -> str:
+        """Return the text of a file without whitespace at its ends."""
+        opened = self._files.open(self._path(f"{self._directory}/{name}"))
+        try:
+            return str(self._streams.toString(opened, self._utf8)).strip()
+        finally:
+            opened.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file atomically, if the file system's rename is atomic. Raises OptionError."""
+        final = self._path(f"{self._directory}/{name}")
+        scratch = self._path(f"{self._directory}/.{name}.{uuid.uuid4()}.tmp")
+        out = self._files.create(scratch, True)  # noqa: FBT003 - Java's, to overwrite
+        try:
+            self._streams.write(text, out, self._utf8)
+        finally:
+            out.close()
+        if not self._files.rename(scratch, final):
+            raise OptionError(f"cannot write {final}", "use a --checkpoint that is writable")

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.client.errors import ClientError
@@ -12,6 +13,7 @@ from tidemark.client.sync import Admin, SinkBatches
 from tidemark.client.transactions.sink_batches import BatchId
 from tidemark_spark.errors import TidemarkSparkError
 from tidemark_spark.progress import Progress, ProgressListener, metrics_served
+from tidemark_spark.sink.foreach_batch import ForeachBatchWriter, Prepare
 
 from tidemark_jobs.command import LAST_REPORT_SECONDS, Echo
 from tidemark_jobs.reshard.options import Options
@@ -24,8 +26,15 @@ from tidemark_jobs.reshard.plan import (
     settle_query_id,
     write_plan,
 )
-from tidemark_jobs.reshard.transform import transform
+from tidemark_jobs.reshard.transform import transform, transform_in_place
 
+IN_PLACE_PAIRS_MAX: Final = 256
+"""Pairs of a writing task and a target partition up to which rows are written by the tasks that
+read them. Each pair costs a marker of the transaction and batches of its own; beyond this number a
+shuffle, after which a partition is written by one task, costs less.
+"""
+_SPLITTING: Final = frozenset({"minpartitions", "maxrecordsperpartition"})
+"""Options of the source that spread a source partition over several tasks."""
 _SORTS_IN_STREAMS: Final = "spark.sql.streaming.unsupportedOperationCheck"
 
 
@@ -122,7 +131,47 @@ def start(spark: SparkSession, options: Options, plan: Plan) -> StreamingQuery:
         .options(**options.source_options)
     )
     tasks = options.tasks or min(plan.slots, spark.sparkContext.defaultParallelism)
-    rows = transform(reader.load(), plan, tasks=tasks)
+    in_place = is_in_place(options, plan, tasks)
+    shape = transform_in_place if in_place else transform
+    rows = shape(reader.load(), plan, tasks=tasks)
+    fill = Fill(plan) if in_place and plan.partitioner.late else None
+    query_id = settle_query_id(spark, options.checkpoint)
+    writer = (
+        rows.writeStream.foreachBatch(_writer(options, query_id, fill))
+        .queryName(options.sink_id)
+        .option("checkpointLocation", options.checkpoint)
+    )
+    if options.available_now:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=options.trigger_interval)
+    with _sorts_allowed(spark):
+        return writer.start()
+
+
+def is_in_place(options: Options, plan: Plan, tasks: int) -> bool:
+    """True if the tasks that read rows write them too; False if rows are shuffled in between.
+
+    Without a shuffle, a source partition must be read by one task in a batch, and a batch must
+    have few pairs of a task and a target partition.
+    """
+    if options.shuffle == "always" or tasks * plan.slots > IN_PLACE_PAIRS_MAX:
+        return False
+    return not any(name.lower() in _SPLITTING for name in options.source_options)
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Function of the sink's tasks: fills the partitions that Spark has not computed."""
+
+    plan: Plan
+
+    def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Fill the column ``partition`` of some rows."""
+        return self.plan.partitioner.fill(rows, self.plan.partitions)
+
+
+def _writer(options: Options, query_id: str, fill: Prepare | None) -> ForeachBatchWriter:
     if options.exactly_once:
         sink = {
             "sink.id": options.sink_id,
@@ -131,19 +180,8 @@ def start(spark: SparkSession, options: Options, plan: Plan) -> StreamingQuery:
         }
     else:
         sink = {"delivery": "at-least-once"}
-    writer = (
-        rows.writeStream.format("tidemark")
-        .queryName(options.sink_id)
-        .option("bootstrap.servers", options.bootstrap_servers)
-        .option("checkpointLocation", options.checkpoint)
-        .options(**sink, **options.sink_options)
-    )
-    if options.available_now:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=options.trigger_interval)
-    with _sorts_allowed(spark):
-        return writer.start()
+    shared = {"bootstrap.servers": options.bootstrap_servers}
+    return ForeachBatchWriter({**shared, **sink, **options.sink_options}, query_id, prepare=fill)
 
 
 @contextmanager

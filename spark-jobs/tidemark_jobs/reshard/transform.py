@@ -38,8 +38,23 @@ def transform(frame: DataFrame, plan: Plan, *, tasks: int) -> DataFrame:
     return shuffled.withColumn("partition", _checked_task(task)).drop(_SLOT)
 
 
+def transform_in_place(frame: DataFrame, plan: Plan, *, tasks: int) -> DataFrame:
+    """Convert rows as ``transform`` does, in the tasks that read them: nothing is moved or sorted.
+
+    A task that reads a whole source partition, from its first row of a batch to its last, writes
+    the rows of each key in that order, and so does its next attempt. Where ``plan.partitioner`` is
+    ``late``, the partition of rows for the target is null; see ``PartitionRule.fill``. At most
+    ``tasks`` tasks write: each of them reads several source partitions, one after the other.
+    """
+    placed = _place(_find_keys(frame, plan), plan, late=plan.partitioner.late)
+    return _address(_count(placed), plan).coalesce(tasks).drop(_SLOT)
+
+
 def _find_keys(frame: DataFrame, plan: Plan) -> DataFrame:
-    kept = [sf.col(name) for name in ("value", "timestamp", "headers") if name in frame.columns]
+    kept = [sf.col(name) for name in ("value", "timestamp") if name in frame.columns]
+    if "headers" in frame.columns:
+        # Not null: Spark and Arrow's Java library take quadratic time for a column of null lists.
+        kept.append(sf.coalesce(sf.col("headers"), _no_headers()).alias("headers"))
     source = [sf.col(name).alias(f"source_{name}") for name in ("topic", "partition", "offset")]
     text = frame.withColumn(TEXT, sf.col("value").cast("string"))
     return text.select(
@@ -47,11 +62,13 @@ def _find_keys(frame: DataFrame, plan: Plan) -> DataFrame:
     )
 
 
-def _place(keyed: DataFrame, plan: Plan) -> DataFrame:
+def _place(keyed: DataFrame, plan: Plan, *, late: bool = False) -> DataFrame:
+    without_key = sf.when(sf.col("key").isNull(), sf.lit(_NO_KEY))
+    if late:
+        nowhere = sf.lit(None).cast("int")
+        return keyed.withColumn("partition", nowhere).withColumn(_REASON, without_key)
     placed = keyed.withColumn("partition", plan.partitioner.column(plan.partitions))
-    reason = sf.when(sf.col("key").isNull(), sf.lit(_NO_KEY)).when(
-        sf.col("partition").isNull(), sf.lit(_NO_PARTITION)
-    )
+    reason = without_key.when(sf.col("partition").isNull(), sf.lit(_NO_PARTITION))
     return placed.withColumn(_REASON, reason)
 
 
@@ -101,9 +118,11 @@ def _headers_of_dead(dead: Column) -> Column:
             for name, value in why
         )
     )
-    nothing = sf.array().cast("array<struct<key:string,value:binary>>")
-    headers = sf.coalesce(sf.col("headers"), nothing)
-    return sf.when(dead, sf.concat(headers, added)).otherwise(sf.col("headers"))
+    return sf.when(dead, sf.concat(sf.col("headers"), added)).otherwise(sf.col("headers"))
+
+
+def _no_headers() -> Column:
+    return sf.array().cast("array<struct<key:string,value:binary>>")
 
 
 def _refusal() -> Column:

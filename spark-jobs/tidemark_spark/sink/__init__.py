@@ -9,6 +9,7 @@ id), so a batch that is replayed after its commit is recognised and not written 
 | --- | --- | --- |
 | ``write_options`` | driver | options as text to ``WriteOptions``: pure |
 | ``batch_writer``, ``stream_writer`` | driver, tasks | Spark's writer interfaces |
+| ``foreach_batch`` | driver, tasks | a function for ``foreachBatch`` |
 | ``schema`` | driver, tasks | columns that the sink accepts: pure |
 | ``driver`` | driver | commits or aborts a batch |
 | ``commit_protocol`` | driver, tasks | reports, the commit plan, comparison of replays: pure |

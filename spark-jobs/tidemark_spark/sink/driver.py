@@ -62,18 +62,22 @@ def abort_batch(options: WriteOptions, reports: Sequence[TaskReport | None]) -> 
     changes. Without any report the batch is not known; its transaction ends when the batch is run
     again, or by its timeout.
     """
-    batches = {report.batch for report in reports if report is not None}
-    for batch in batches:
-        hit(Step.ABORT, **batch._asdict())
-        if options.delivery is Delivery.AT_LEAST_ONCE:
-            continue
-        try:
-            sink_of(options).abort(batch)
-        except (RetiredQueryError, StaleBatchError) as problem:
-            _log.info("%s was not aborted, because it is not open: %s", batch, problem)
-        except ClientError as problem:
-            # The transaction ends by its timeout, and Spark reports the error that made it abort.
-            _log.warning("aborting %s failed; it will time out: %s", batch, problem)
+    for batch in {report.batch for report in reports if report is not None}:
+        abort_named(options, batch)
+
+
+def abort_named(options: WriteOptions, batch: BatchId) -> None:
+    """Abort a batch, unless it is committed. A failure is logged."""
+    hit(Step.ABORT, **batch._asdict())
+    if options.delivery is Delivery.AT_LEAST_ONCE:
+        return
+    try:
+        sink_of(options).abort(batch)
+    except (RetiredQueryError, StaleBatchError) as problem:
+        _log.info("%s was not aborted, because it is not open: %s", batch, problem)
+    except ClientError as problem:
+        # The transaction ends by its timeout, and Spark reports the error that made it abort.
+        _log.warning("aborting %s failed; it will time out: %s", batch, problem)
 
 
 def close_batch(options: WriteOptions, batch: BatchId) -> None:

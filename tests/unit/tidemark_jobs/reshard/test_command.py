@@ -21,6 +21,7 @@ def test_defaults() -> None:
     assert found.checkpoint == "c"
     assert found.exactly_once
     assert not found.available_now
+    assert found.shuffle == "auto"
 
 
 def test_several_sources() -> None:

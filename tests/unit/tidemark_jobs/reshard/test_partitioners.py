@@ -1,6 +1,8 @@
 """Rules for partitions as users write them; test_reshard_columns.py has where they put keys."""
 
+import pyarrow as pa
 import pytest
+from tidemark.codec.murmur2 import partition_for_key
 from tidemark_jobs.reshard.partitioners import CharacterRange, parse_partitioner, parse_ranges
 from tidemark_spark.errors import OptionError
 
@@ -59,3 +61,30 @@ def test_too_few_partitions(text: str, needed: int) -> None:
     rule.check(needed)
     with pytest.raises(OptionError, match=f"needs {needed} partitions"):
         rule.check(needed - 1)
+
+
+ROWS = pa.record_batch(
+    {
+        "key": pa.array([b"anna", b"bert", b"anna"], pa.binary()),
+        "partition": pa.array([None, None, 9], pa.int32()),
+    }
+)
+
+
+def test_a_late_rule_fills_the_partitions_that_are_null() -> None:
+    filled = parse_partitioner("murmur2").fill(ROWS, 7)
+    wanted = [partition_for_key(b"anna", 7), partition_for_key(b"bert", 7), 9]
+    assert filled.column("partition").to_pylist() == wanted
+    assert filled.schema == ROWS.schema
+
+
+def test_rows_with_partitions_are_not_touched() -> None:
+    placed = ROWS.slice(2)
+    assert parse_partitioner("murmur2").fill(placed, 7) is placed
+
+
+@pytest.mark.parametrize("text", ["crc32", "hash", "case", "sql:1"])
+def test_sparks_own_rules_are_not_late(text: str) -> None:
+    rule = parse_partitioner(text)
+    assert not rule.late
+    assert rule.fill(ROWS, 7) is ROWS
