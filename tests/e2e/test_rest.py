@@ -90,6 +90,8 @@ GOOD: dict[str, Call] = {
     "getKafkaBroker": Call(),
     "searchKafkaReplicasByBroker": Call(query={"page_size": 1}),
     "getBrokerLogDirectories": Call(),
+    "listBrokerLoggers": Call(),
+    "setBrokerLoggerLevel": Call(204, {"level": "DEBUG"}, DRY, {"name": "root"}),
     "createKafkaTopic": Call(200, {"topic_name": "rest.new"}, DRY),
     "listKafkaTopics": Call(query={"figures": "true", "search": "REST"}),
     "getKafkaTopic": Call(),
@@ -172,6 +174,8 @@ BAD: dict[str, Call] = {
     "getKafkaBroker": bad(422, broker_id="one"),
     "searchKafkaReplicasByBroker": NO_BROKER,
     "getBrokerLogDirectories": NO_BROKER,
+    "listBrokerLoggers": NO_BROKER,
+    "setBrokerLoggerLevel": bad(400, {"level": "DEBUG"}, name="no.such.logger"),
     "createKafkaTopic": bad(400, {"topic_name": ORDERS}),
     "listKafkaTopics": bad(422, query={"page_size": 0}),
     "getKafkaTopic": bad(404, topic_name="../etc"),
@@ -422,6 +426,22 @@ def await_preferred_leaders(rest: Api) -> None:
         return not rest.ok("electLeaders", body={}, query=DRY)["data"]
 
     wait_for(elected, "every partition has its preferred leader")
+
+
+@pytest.mark.feature("AD84")
+def test_the_log_level_of_a_broker_is_set_and_removed(rest: Api) -> None:
+    def shown() -> dict[str, str]:
+        found = rest.ok("listBrokerLoggers", broker_id=2)["data"]
+        return {one["name"]: one["level"] for one in found}
+
+    name = "broker.shell.listener.connection"
+    of = {"broker_id": 2, "name": name}
+    assert (shown()["root"], shown()[name]) == ("INFO", "INFO")
+    rest.ok("setBrokerLoggerLevel", body={"level": "WARN"}, **of)
+    assert (shown()["root"], shown()[name]) == ("INFO", "WARN")
+    assert rest.call("setBrokerLoggerLevel", body={"level": "LOUD"}, **of).status_code == 422
+    rest.ok("setBrokerLoggerLevel", body={"level": None}, **of)
+    assert shown()[name] == "INFO"
 
 
 @pytest.mark.feature("AD12")

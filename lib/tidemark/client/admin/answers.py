@@ -60,10 +60,10 @@ def by_name(
 def by_broker(
     resources: Iterable[ConfigResource],
 ) -> dict[int | None, list[ConfigResource]]:
-    """Group resources by the broker to ask; None for all but a broker's own configuration."""
+    """Group resources by the broker to ask; None for what is not a broker's own."""
     groups: dict[int | None, list[ConfigResource]] = defaultdict(list)
     for resource in resources:
-        own = resource.kind == "broker" and resource.name.isdigit()
+        own = resource.kind in ("broker", "broker-logger") and resource.name.isdigit()
         groups[int(resource.name) if own else None].append(resource)
     return groups
 

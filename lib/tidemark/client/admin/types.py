@@ -10,7 +10,12 @@ from tidemark.model.topics import TopicPartition
 TopicDescription = TopicView
 PartitionDescription = PartitionView
 
-RESOURCE_TYPES: Final[Mapping[str, int]] = {"topic": 2, "broker": 4, "group": 32}
+RESOURCE_TYPES: Final[Mapping[str, int]] = {
+    "topic": 2,
+    "broker": 4,
+    "broker-logger": 8,
+    "group": 32,
+}
 OPERATIONS: Final[Mapping[str, int]] = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 CONFIG_SOURCES: Final[Mapping[int, str]] = {
     0: "unknown",
@@ -60,9 +65,11 @@ class CreatedTopic(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """Owner of a configuration. A broker's name is its id; "" is the default of all brokers."""
+    """Owner of a configuration. A broker's name is its id; "" is the default of all brokers. The
+    settings of a broker-logger, also named by the broker's id, are log levels by logger.
+    """
 
-    kind: Literal["topic", "broker", "group"]
+    kind: Literal["topic", "broker", "broker-logger", "group"]
     name: str
 
 
