@@ -47,7 +47,8 @@ GROUPS: Final[Mapping[str, GroupPlace]] = {
     ),
     "txn": GroupPlace("tidemark.cli.txn.commands", "List, describe and end transactions."),
     "debug": GroupPlace(
-        "tidemark.cli.debug.commands", "Collect what a diagnosis needs, and show slow requests."
+        "tidemark.cli.debug.commands",
+        "Collect what a diagnosis needs, show slow requests, and set log levels.",
     ),
     "log": GroupPlace("tidemark.cli.log", "Read the files of a broker."),
     "profile": GroupPlace(
