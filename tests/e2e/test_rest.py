@@ -434,7 +434,7 @@ def test_the_log_level_of_a_broker_is_set_and_removed(rest: Api) -> None:
         found = rest.ok("listBrokerLoggers", broker_id=2)["data"]
         return {one["name"]: one["level"] for one in found}
 
-    name = "broker.shell.listener.connection"
+    name = "broker.shell"
     of = {"broker_id": 2, "name": name}
     assert (shown()["root"], shown()[name]) == ("INFO", "INFO")
     rest.ok("setBrokerLoggerLevel", body={"level": "WARN"}, **of)

@@ -29,12 +29,8 @@ _LEVELS: Final[Mapping[str, int]] = {
 
 
 def logger_levels() -> dict[str, str]:
-    """Return the level in force of every logger, sorted by name."""
-    names = [
-        name
-        for name, logger in logging.Logger.manager.loggerDict.items()
-        if isinstance(logger, logging.Logger)
-    ]
+    """Return the level in force of every logger and package of loggers, sorted by name."""
+    names = logging.Logger.manager.loggerDict
     return {name: _level_name(_logger(name)) for name in sorted({ROOT, *names})}
 
 
