@@ -17,7 +17,7 @@ from tidemark.plans.offset_reset import Goal, Target, plan, timestamp_for
 
 from controller.admin import topics
 from controller.admin.context import AdminContext
-from controller.admin.errors import AdminError, bad_value, conflict, from_cluster, not_found
+from controller.admin.errors import AdminError, bad_value, conflict, not_found
 from controller.admin.models import ItemProblem, Model, PartitionName
 
 OFFSETS_ONLY: Final = "Offsets only"
@@ -327,13 +327,14 @@ def _all_of(ctx: AdminContext, topic: str) -> list[TopicPartition]:
     return [TopicPartition(topic, one.partition) for one in ctx.topic(topic).partitions]
 
 
-async def delete(ctx: AdminContext, group_id: str) -> None:
-    """Delete a group without members, with its offsets. Raises AdminError."""
+async def delete(ctx: AdminContext, group_id: str, *, is_share: bool = False) -> None:
+    """Delete a group without members, with its offsets, or a share group with its state. A group of
+    another type is not deleted as a share group. Raises AdminError.
+    """
     ctx.require(Operation.DELETE, group_resource(group_id))
     async with ctx.brokers.client() as admin:
-        try:
-            await admin.delete_groups([group_id])
-        except ClientError as problem:
-            raise from_cluster(problem) from None
+        if is_share:
+            await admin.describe_share_groups([group_id])
+        await admin.delete_groups([group_id])
     for broker in ctx.brokers.live():
         ctx.shared.answers.forget(("groups", broker.broker_id))

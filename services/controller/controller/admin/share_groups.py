@@ -293,13 +293,3 @@ async def _bounds(ctx: AdminContext, scope: list[TopicPartition]) -> dict[TopicP
             raise try_again(f"the offsets of {key[0]}-{key[1]} are not known: {row.problem}")
         bounds[TopicPartition(*key)] = Bounds(start, end, stable)
     return bounds
-
-
-async def delete(ctx: AdminContext, group_id: str) -> None:
-    """Delete a share group without members, with its state. Raises AdminError."""
-    ctx.require(Operation.DELETE, group_resource(group_id))
-    async with ctx.brokers.client() as admin:
-        await admin.describe_share_groups([group_id])
-        await admin.delete_groups([group_id])
-    for broker in ctx.brokers.live():
-        ctx.shared.answers.forget(("groups", broker.broker_id))

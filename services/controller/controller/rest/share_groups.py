@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
+from controller.admin import groups
 from controller.admin import share_groups as admin
 from controller.admin.errors import bad_value
 from controller.admin.group_offsets import ResetRequest
@@ -150,7 +151,7 @@ async def delete_share_group(
     """Delete a share group without members, with its state."""
     del here
     return await changed_or_checked(
-        lambda: admin.delete(ctx, group_id),
+        lambda: groups.delete(ctx, group_id, is_share=True),
         lambda: admin.get_share_group(ctx, group_id),
         dry_run=dry_run,
     )

@@ -6,9 +6,7 @@ from starlette.responses import Response
 
 from controller.admin import groups
 from controller.admin.groups import GroupView, MemberView, PartitionLag
-from controller.console.confirmed import Confirmed
-from controller.console.forms import Form
-from controller.console.names import command, path
+from controller.console.pages.deletions import Deletions
 from controller.console.pages.offset_resets import GOALS, Resets
 from controller.console.tables import Column, Table
 from controller.console.visit import Visit
@@ -53,6 +51,14 @@ MEMBERS: Final[Table[MemberView]] = Table(
     noun="member",
 )
 RESETS: Final = Resets("groups", "Consumer groups", "group", GOALS, groups.get_group, groups.reset)
+DELETIONS: Final = Deletions(
+    "groups",
+    "Consumer groups",
+    "Delete the group",
+    "group",
+    "its committed offsets. A consumer of this group begins where its auto.offset.reset says",
+    groups.delete,
+)
 
 
 async def show_all(visit: Visit) -> Response:
@@ -75,44 +81,4 @@ async def figures(visit: Visit, group_id: str) -> Response:
         group=group,
         partitions=visit.table(PARTITIONS, group.partitions),
         members=visit.table(MEMBERS, group.members),
-    )
-
-
-async def show_reset(visit: Visit, group_id: str) -> Response:
-    """Show the form that moves offsets."""
-    return await RESETS.show(visit, group_id)
-
-
-async def reset(visit: Visit, form: Form, group_id: str) -> Response:
-    """Show what a reset would change, or do it: the form's button decides."""
-    return await RESETS.change(visit, form, group_id)
-
-
-def _deletion(group_id: str) -> Confirmed:
-    here = path("groups", group_id)
-    return Confirmed(
-        title="Delete the group",
-        subject=group_id,
-        mismatch="The name that was typed is not the group's.",
-        loses="its committed offsets. A consumer of this group begins where its auto.offset.reset"
-        " says",
-        crumbs=[("/groups", "Consumer groups"), (here, group_id)],
-        back=here,
-        line=command("group", "delete", group_id, "--yes"),
-    )
-
-
-async def show_delete(visit: Visit, group_id: str) -> Response:
-    """Ask for the name before a group is deleted."""
-    return _deletion(group_id).ask(visit)
-
-
-async def delete(visit: Visit, form: Form, group_id: str) -> Response:
-    """Delete a group whose name has been typed."""
-    return await _deletion(group_id).carry_out(
-        visit,
-        form,
-        lambda: groups.delete(visit.admin, group_id),
-        then="/groups",
-        done="group-deleted",
     )

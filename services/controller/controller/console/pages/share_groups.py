@@ -1,10 +1,11 @@
 """Share groups: members, start offsets, and the window of records in flight as a strip."""
 
+from functools import partial
 from typing import Final, NamedTuple
 
 from starlette.responses import Response
 
-from controller.admin import share_groups
+from controller.admin import groups, share_groups
 from controller.admin.groups import GroupView
 from controller.admin.share_groups import (
     ShareMember,
@@ -12,9 +13,7 @@ from controller.admin.share_groups import (
     ShareWindowView,
     WindowRange,
 )
-from controller.console.confirmed import Confirmed
-from controller.console.forms import Form
-from controller.console.names import command, path
+from controller.console.pages.deletions import Deletions
 from controller.console.pages.offset_resets import GOALS, Resets
 from controller.console.tables import Column, Table
 from controller.console.visit import NotFoundError, Visit
@@ -75,6 +74,14 @@ RESETS: Final = Resets(
     {key: words for key, words in GOALS.items() if key != "shift"},
     share_groups.get_share_group,
     share_groups.reset,
+)
+DELETIONS: Final = Deletions(
+    "share-groups",
+    "Share groups",
+    "Delete the share group",
+    "share",
+    "the state of all its records: which were delivered, and how often",
+    partial(groups.delete, is_share=True),
 )
 
 
@@ -149,45 +156,6 @@ def strip(window: ShareWindowView) -> list[Piece]:
         )
         for one in window.ranges
     ]
-
-
-async def show_reset(visit: Visit, group_id: str) -> Response:
-    """Show the form that moves start offsets."""
-    return await RESETS.show(visit, group_id)
-
-
-async def reset(visit: Visit, form: Form, group_id: str) -> Response:
-    """Show what a reset would change, or do it: the form's button decides."""
-    return await RESETS.change(visit, form, group_id)
-
-
-def _deletion(group_id: str) -> Confirmed:
-    here = path("share-groups", group_id)
-    return Confirmed(
-        title="Delete the share group",
-        subject=group_id,
-        mismatch="The name that was typed is not the group's.",
-        loses="the state of all its records: which were delivered, and how often",
-        crumbs=[("/share-groups", "Share groups"), (here, group_id)],
-        back=here,
-        line=command("share", "delete", group_id, "--yes"),
-    )
-
-
-async def show_delete(visit: Visit, group_id: str) -> Response:
-    """Ask for the name before a share group is deleted."""
-    return _deletion(group_id).ask(visit)
-
-
-async def delete(visit: Visit, form: Form, group_id: str) -> Response:
-    """Delete a share group whose name has been typed."""
-    return await _deletion(group_id).carry_out(
-        visit,
-        form,
-        lambda: share_groups.delete(visit.admin, group_id),
-        then="/share-groups",
-        done="group-deleted",
-    )
 
 
 def _number(text: str) -> int:
