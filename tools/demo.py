@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from demo_faults import FAULTS, Arena, Steps, Strike, strike
 from demo_feed import FeedPlan
@@ -304,7 +305,20 @@ def demonstrate(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.OK
 
 
+def console_lines(demo: Demo) -> list[str]:
+    """Where the run can be watched in the console."""
+    console = f"http://{HOST}:{demo.cluster.layout.shape.ports.rest}"
+    topic = quote(demo.topic_b, safe="")
+    return [
+        f"watch it in the console: {console}/ shows throughput, lag, and the kills as changes",
+        f"  {console}/transactions shows the open transaction, {console}/groups/{demo.name} the"
+        f" lag of the job, {console}/topics/{topic}/messages?from=tail its output",
+    ]
+
+
 def _act(demo: Demo) -> list[str]:
+    for line in console_lines(demo):
+        demo.say(line)
     demo.say(f"{demo.source.path}, key field {demo.key_field.number}, into {demo.topic_a}")
     run(create_topics(demo))
     count = feed(demo)

@@ -1,7 +1,8 @@
 """Pictures of the console for the documentation, from a real cluster: ``make pictures``.
 
-Starts a cluster on free ports of loopback, with topics, a group that lags, share groups and an open
-transaction, and writes a PNG of each page to docs/operating/pictures. Needs chromium.
+Starts a cluster on free ports of loopback, with topics, a group that lags, share groups, dead
+letters and an open transaction, and writes a PNG of each page to docs/operating/pictures. Needs
+chromium.
 """
 
 import contextlib
@@ -9,6 +10,7 @@ import json
 import shutil
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,9 +27,12 @@ PICTURES: Final = ROOT / "docs/operating/pictures"
 BYTES_MAX: Final = 150_000
 _WAIT_MS: Final = 60_000
 _RECORDS: Final = 600
+_POINTS: Final = 12
 _TOPICS: Final = {"orders": 6, "payments": 3, "clicks": 12, "searches": 8}
 _GROUP: Final = "billing"
 _WORKERS: Final = "invoice-printers"
+_MAILERS: Final = "mailers"
+_QUEUE: Final = "dlq.mailers"
 _TRANSACTION: Final = "payments-1"
 _FLAGS: Final = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run")
 _LOADED: Final = (
@@ -54,6 +59,7 @@ ALL: Final = (
     Picture("messages", "/topics/orders/messages?from=earliest&limit=20"),
     Picture("group", f"/groups/{_GROUP}"),
     Picture("share-group", f"/share-groups/{_WORKERS}"),
+    Picture("dead-letters", f"/dead-letters/{_MAILERS}"),
     Picture("transactions", "/transactions"),
 )
 
@@ -114,7 +120,9 @@ def cluster(directory: Path) -> Iterator[str]:
         running.start()
         with contextlib.ExitStack() as held:
             fill(layout.bootstrap, held)
-            yield f"http://{HOST}:{layout.member('controller-1').ports['rest']}"
+            address = f"http://{HOST}:{layout.member('controller-1').ports['rest']}"
+            measure(layout.bootstrap, address)
+            yield address
     finally:
         running.stop()
 
@@ -123,8 +131,13 @@ def fill(servers: str, held: contextlib.ExitStack) -> None:
     """Write records; begin to read as a group, as a share group and in a transaction."""
     with sync.Admin(servers) as admin:
         admin.create_topics([NewTopic(name, count, 3) for name, count in _TOPICS.items()])
+        admin.create_topics(
+            [NewTopic(_QUEUE, 1, 3, {"errors.deadletterqueue.group.enable": "true"})]
+        )
         earliest = AlterConfig("share.auto.offset.reset", "earliest")
+        queue = AlterConfig("errors.deadletterqueue.topic.name", _QUEUE)
         admin.alter_configs({ConfigResource("group", _WORKERS): [earliest]})
+        admin.alter_configs({ConfigResource("group", _MAILERS): [earliest, queue]})
     with sync.Producer(servers) as producer:
         for topic in _TOPICS:
             producer.send_many(topic, [_record(topic, number) for number in range(_RECORDS)])
@@ -141,10 +154,43 @@ def fill(servers: str, held: contextlib.ExitStack) -> None:
     worker.subscribe(["orders"])
     while not worker.poll(timeout_ms=500):
         pass
+    give_up(servers)
     writer = held.enter_context(sync.TransactionalProducer(servers, transactional_id=_TRANSACTION))
     writer.init()
     writer.begin()
     writer.send("payments", b'{"amount": 4200, "currency": "EUR"}', partition=0)
+
+
+def give_up(servers: str) -> None:
+    """Reject some records, which are copied to a dead-letter queue."""
+    with sync.ShareConsumer(
+        servers, group_id=_MAILERS, share_acknowledgement_mode="explicit", max_poll_records=20
+    ) as mailer:
+        mailer.subscribe(["payments"])
+        records = mailer.poll(timeout_ms=500)
+        while not records:
+            records = mailer.poll(timeout_ms=500)
+        for number, record in enumerate(records):
+            mailer.acknowledge(record, "accept" if number % 3 else "reject")
+        mailer.commit_sync()
+
+
+def measure(servers: str, address: str) -> None:
+    """Write and read until the chart of the throughput has _POINTS points."""
+    with urllib.request.urlopen(f"{address}/v3/clusters") as answer:
+        cluster_id = json.load(answer)["data"][0]["cluster_id"]
+    with (
+        sync.Producer(servers) as producer,
+        sync.Consumer(servers, group_id="reports", auto_offset_reset="latest") as reader,
+    ):
+        reader.subscribe(["clicks"])
+        points = 0
+        while points < _POINTS:
+            count = _RECORDS * (1 + points % 3)
+            producer.send_many("clicks", [_record("clicks", each) for each in range(count)])
+            reader.poll(timeout_ms=500)
+            with urllib.request.urlopen(f"{address}/v3/clusters/{cluster_id}/traffic") as answer:
+                points = len(json.load(answer)["past"])
 
 
 def _record(topic: str, number: int) -> tuple[bytes, bytes]:

@@ -23,6 +23,8 @@ READERS = "rest-readers"
 WORKERS = "rest-workers"
 QUIET = "rest-quiet"
 """Share group without members."""
+LETTERS = "dlq.workers"
+"""Dead-letter queue of the share group with members."""
 TRANSACTION = "rest/payments 1"
 RECORDS = 12
 STAYS_MS = 3 * PATIENCE_MS
@@ -145,12 +147,15 @@ def rest(rest_cluster: Cluster) -> Iterator[Api]:
 
 def fill(cluster: Cluster, api: Api, held: contextlib.ExitStack) -> None:
     with sync.Admin(cluster.kafka()) as admin:
-        admin.create_topics([NewTopic(ORDERS, 2, 2)])
+        queue = NewTopic(LETTERS, 1, 2, {"errors.deadletterqueue.group.enable": "true"})
+        admin.create_topics([NewTopic(ORDERS, 2, 2), queue])
         with sync.Producer(cluster.kafka()) as producer:
             producer.send_many(ORDERS, [(b"k%d" % n, b'{"n": %d}' % n) for n in range(RECORDS)])
         admin.alter_group_offsets(GROUP, {TopicPartition(ORDERS, 0): 1})
         reset = AlterConfig("share.auto.offset.reset", "earliest")
         admin.alter_configs({ConfigResource("group", name): [reset] for name in (WORKERS, QUIET)})
+        dead = AlterConfig("errors.deadletterqueue.topic.name", LETTERS)
+        admin.alter_configs({ConfigResource("group", WORKERS): [dead]})
     with sync.ShareConsumer(cluster.kafka(), group_id=QUIET) as worker:
         worker.subscribe([ORDERS])
         wait_for(lambda: worker.poll(timeout_ms=100), "the quiet group has read")

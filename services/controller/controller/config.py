@@ -75,6 +75,13 @@ class ControllerConfig(ServiceConfig):
     rest_streams_max: int = Field(
         64, ge=1, le=4_096, description="maximum number of event streams (server-sent events)"
     )
+    rest_traffic_interval_ms: int = Field(
+        5_000,
+        ge=0,
+        le=600_000,
+        description="interval at which every controller asks the brokers for their counters, for"
+        " the throughput that REST and the console show; 0: never",
+    )
     num_partitions: int = Field(
         1, ge=1, le=10_000, description="partitions of a topic whose creator sets no number"
     )

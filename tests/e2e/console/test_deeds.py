@@ -1,15 +1,17 @@
 """What people come to the console for, done in a browser on a real cluster."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import confluent_kafka
 import pytest
 from e2e.clusters import Cluster
+from e2e.console.share import read_as_share_group
 from e2e.kafka_wire import Wire, batch
 from playwright.sync_api import Page, expect
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, wait_for
 
 expect.set_options(timeout=PATIENCE_S * 1_000)
 
@@ -92,6 +94,52 @@ def test_a_group_is_reset_after_its_difference_was_shown(
     page.get_by_role("button", name="Move the offsets").click()
     expect(page.get_by_role("status").first).to_have_text("The offsets have been moved.")
     assert _committed(console_cluster, group, topic) == 0
+
+
+@pytest.mark.feature("AD43")
+def test_a_group_and_a_share_group_are_deleted_after_their_names_were_typed(
+    console_cluster: Cluster, page: Page, topic: str
+) -> None:
+    group, workers = f"leaving-{topic}", f"workers-{topic}"
+    _commit(console_cluster, group, topic, 7)
+    read_as_share_group(console_cluster, workers, topic)
+    for room, name in (("groups", group), ("share-groups", workers)):
+        page.goto(f"/{room}/{name}")
+        page.get_by_role("link", name="Delete", exact=True).click()
+        expect(page.get_by_role("button", name="Delete the")).to_be_disabled()
+        page.locator("#confirm").fill(name)
+        page.get_by_role("button", name="Delete the").click()
+        expect(page.get_by_role("status").first).to_have_text("The group has been deleted.")
+        answer = page.goto(f"/{room}/{name}/figures")
+        assert answer is not None
+        assert answer.status == 404, name
+
+
+@pytest.mark.feature("AD44")
+def test_the_overview_shows_throughput_lag_and_what_changed(
+    console_cluster: Cluster, page: Page, topic: str
+) -> None:
+    group = f"behind-{topic}"
+    _commit(console_cluster, group, topic, 1)
+    page.goto("/")
+    producer = confluent_kafka.Producer({"bootstrap.servers": console_cluster.bootstrap})
+    taken = page.locator(".figure").filter(has_text="from producers").locator(".value")
+
+    def is_measured() -> bool:
+        for _ in range(200):
+            producer.produce(topic, b"x" * 1_000, partition=0)
+        assert producer.flush(PATIENCE_S) == 0
+        text = taken.text_content() if taken.count() else ""
+        return re.search(r"[1-9].* [KM]iB/s", text or "") is not None
+
+    wait_for(is_measured, "two answers of a broker give a rate")
+    expect(page.get_by_role("img", name="Throughput of the last")).to_be_visible()
+    lag = page.get_by_role("table", name="Groups with the largest lag")
+    expect(lag.get_by_role("row").filter(has_text=group)).to_contain_text("records")
+    changes = page.get_by_role("region", name="Changed lately")
+    expect(changes).to_contain_text(f"topic {topic} was created with 3 partitions")
+    lag.get_by_role("link", name=group).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(group)
 
 
 @contextmanager

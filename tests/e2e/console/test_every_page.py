@@ -10,12 +10,13 @@ from typing import Final
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from e2e.clusters import Cluster
+from e2e.console.share import configure
 from e2e.console.watched import overflows, settled
 from playwright.sync_api import Locator, Page
 
 PAGES_MAX: Final = 120
 _NAME: Final = re.compile(
-    r"^/(topics|brokers|groups|share-groups|transactions|operations|abort)/[^/]+(/[^/]+/\d+)?"
+    r"^/(topics|brokers|groups|share-groups|dead-letters|transactions|operations|abort)/[^/]+(/[^/]+/\d+)?"
 )
 
 
@@ -51,10 +52,11 @@ def pages_from(page: Page, *starts: str) -> list[str]:
 def test_every_page_is_accessible_and_fits(
     console_cluster: Cluster, open_page: Callable[..., Page], topic: str
 ) -> None:
-    assert console_cluster.running()
+    configure(console_cluster, f"g-{topic}", errors_deadletterqueue_topic_name=f"dlq.{topic}")
     wide = open_page()
     urls = pages_from(wide, "/", f"/topics/{topic}", "/topics?internal=yes")
-    assert len(urls) >= 18, urls
+    assert len(urls) >= 20, urls
+    assert "/dead-letters/*" in map(kind_of, urls)
     problems = []
     for shown in (wide, open_page(width=390, dark=True)):
         for url in urls:
@@ -73,8 +75,11 @@ def violations(page: Page) -> list[str]:
 
 
 @pytest.mark.feature("AD38")
-def test_every_button_of_every_page_can_be_pressed(page: Page, topic: str) -> None:
+def test_every_button_of_every_page_can_be_pressed(
+    console_cluster: Cluster, page: Page, topic: str
+) -> None:
     """No press ends in a failure of the server or of a script; a refusal is an answer."""
+    configure(console_cluster, f"g-{topic}", errors_deadletterqueue_topic_name=f"dlq.{topic}")
     failures: list[str] = []
     page.on("response", lambda answer: _note(failures, answer.status, answer.url))
     pressed = 0

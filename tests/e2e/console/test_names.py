@@ -3,6 +3,7 @@
 import confluent_kafka
 import pytest
 from e2e.clusters import Cluster
+from e2e.console.share import configure
 from e2e.console.watched import overflows
 from playwright.sync_api import Page, expect
 from waiting import PATIENCE_S, wait_for
@@ -43,6 +44,22 @@ def test_a_group_of_any_name_is_listed_linked_and_shown(
     assert not overflows(page)
     page.get_by_role("link", name="Reset offsets").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Reset offsets")
+
+
+@pytest.mark.feature("AD40", "AD45")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_share_group_of_any_name_with_a_queue_is_listed_linked_and_shown(
+    console_cluster: Cluster, page: Page, topic: str, name: str
+) -> None:
+    unique = topic[-13:]
+    group = f"{unique}{name}"[:249]
+    configure(console_cluster, group, errors_deadletterqueue_topic_name=f"dlq.{topic}")
+    page.goto(f"/dead-letters?per=500&q={unique}")
+    row = page.get_by_role("rowheader", name=shown(group), exact=True)
+    row.get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(shown(group))
+    expect(page.locator("main")).to_contain_text("No letter waits")
+    assert not overflows(page)
 
 
 def shown(name: str) -> str:

@@ -12,6 +12,7 @@ from controller.core.inputs import (
     AlterConfigs,
     AlterPartitions,
     AlterReassignments,
+    AlterUsers,
     ConfigChange,
     ConfigOperation,
     ConfigResource,
@@ -20,6 +21,7 @@ from controller.core.inputs import (
     CreateAcls,
     CreatePartitions,
     CreateTopics,
+    CredentialRef,
     DeleteAcls,
     DeleteTopics,
     ElectLeaders,
@@ -28,6 +30,7 @@ from controller.core.inputs import (
     IsrMember,
     MorePartitions,
     Move,
+    NewCredential,
     ReportReplicas,
     Request,
     RequestHeader,
@@ -39,6 +42,7 @@ from tidemark.model.acls import AclFilter, Permission, RawBinding
 from tidemark.model.authorization import Operation, ResourceType
 from tidemark.model.ids import NO_TOPIC_ID, BrokerId
 from tidemark.model.metadata import TXN, BrokerImage, InternalTopic, PartitionImage, TopicImage
+from tidemark.model.scram import ScramCredential, ScramMechanism
 from unit.controller.lives import Life, Script, finish
 from unit.controller.worlds import NEVER, a_broker, a_coordinator, a_topic, new_topic
 
@@ -206,11 +210,18 @@ def configures_all(life: Life) -> None:
 
 
 def permits(life: Life) -> None:
-    """Access control lists of three patterns, of which one is removed again."""
+    """Access control lists of three patterns and two users; one of each is removed again."""
     entry = ("User:alice", "*", Operation.READ, Permission.ALLOW)
     bindings = tuple(RawBinding(ResourceType.TOPIC, name, 3, *entry) for name in "abc")
     life.ask(lambda header: CreateAcls(header, bindings))
     life.ask(lambda header: DeleteAcls(header, (AclFilter(name="b"),)))
+    credential = ScramCredential(
+        ScramMechanism.SCRAM_SHA_256, 4_096, b"s" * 16, b"k" * 32, b"v" * 32
+    )
+    new = tuple(NewCredential(name, credential) for name in ("alice", "bob"))
+    life.ask(lambda header: AlterUsers(header, upsertions=new))
+    gone = (CredentialRef("bob", ScramMechanism.SCRAM_SHA_256),)
+    life.ask(lambda header: AlterUsers(header, deletions=gone))
 
 
 def alter(life: Life, *resources: ConfigResource) -> None:

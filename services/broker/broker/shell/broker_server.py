@@ -210,7 +210,7 @@ class BrokerServer:
             transactions=self.transactions,
             groups=self.groups,
             shares=self.shares,
-            times=self.counters.times,
+            counters=self.counters,
         )
 
     def measured(self) -> Measured:

@@ -1,4 +1,5 @@
-"""BrokerCalls: requests of Kafka's protocol to a given broker, by the endpoints of the image.
+"""BrokerCalls: requests to a given broker, by the endpoints of the image: of Kafka's protocol, and
+over gRPC.
 
 Each call has a deadline, and each broker a bounded number of calls at a time. A broker that has let
 a deadline pass is left alone for a while, and callers get the reason at once.
@@ -10,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
+import grpc.aio
 from tidemark.client.admin.admin import Admin
 from tidemark.client.admin.calls import ask_one
 from tidemark.client.config import Address, ClientConfig
@@ -29,6 +31,7 @@ from tidemark.kafka.list_offsets import (
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import BrokerImage, ClusterImage
+from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
 
 from controller.admin.errors import AdminError, from_cluster, try_again
@@ -40,6 +43,7 @@ _LEFT_ALONE_MS: Final = 3_000
 _CONSUMER: Final = -1
 
 Answer = TypeVar("Answer")
+GrpcCall = Callable[[grpc.aio.Channel, str], Awaitable[Answer]]
 
 
 class BrokerCalls:
@@ -61,17 +65,36 @@ class BrokerCalls:
             connections_setup_timeout_ms=timeout_ms,
         )
         self._pool = ConnectionPool(config)
+        self._channels = ChannelPool()
         self._slots: dict[BrokerId, asyncio.Semaphore] = {}
         self._late_at: dict[BrokerId, int] = {}
         self._clients = asyncio.Semaphore(CLIENTS_MAX)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close all connections."""
         self._pool.close()
+        await self._channels.close()
 
     async def ask(self, broker_id: int, api_key: ApiKey, fields: dict[str, Any]) -> Struct:
         """Return one broker's response. Raises AdminError within the deadline."""
         return await self._exchange(broker_id, lambda to: ask_one(to, api_key, fields))
+
+    async def ask_grpc(
+        self, broker_id: int, call: GrpcCall[Answer], *, timeout_ms: int | None = None
+    ) -> Answer:
+        """Return one broker's response over gRPC; ``call`` gets a channel and the
+        address. Raises AdminError within the deadline.
+        """
+        broker = self._broker(BrokerId(broker_id))
+        if not broker.grpc_endpoint:
+            raise try_again(f"broker {broker_id} has no gRPC listener")
+        limit_ms = timeout_ms or self.timeout_ms
+
+        async def ask() -> Answer:
+            channel = await self._channels.channel(broker.grpc_endpoint)
+            return await call(channel, broker.grpc_endpoint)
+
+        return await self._timed(broker, ask, limit_ms)
 
     async def ask_any(self, api_key: ApiKey, fields: dict[str, Any]) -> Struct:
         """Return the response of a live broker, the next one if one fails. Raises AdminError."""
@@ -116,15 +139,25 @@ class BrokerCalls:
         self, broker_id: int, exchange: Callable[[BrokerConnection], Awaitable[Answer]]
     ) -> Answer:
         broker = self._broker(BrokerId(broker_id))
+
+        async def ask() -> Answer:
+            connection = await self._pool.connection(_address(broker), Lane.CONTROL)
+            return await exchange(connection)
+
+        return await self._timed(broker, ask, self.timeout_ms)
+
+    async def _timed(
+        self, broker: BrokerImage, ask: Callable[[], Awaitable[Answer]], limit_ms: int
+    ) -> Answer:
+        """Call a broker within a time, in its turn. Raises AdminError."""
         slots = self._slots.setdefault(broker.broker_id, asyncio.Semaphore(CALLS_PER_BROKER_MAX))
         try:
-            async with asyncio.timeout(self.timeout_ms / 1_000), slots:
-                connection = await self._pool.connection(_address(broker), Lane.CONTROL)
-                answer = await exchange(connection)
+            async with asyncio.timeout(limit_ms / 1_000), slots:
+                answer = await ask()
         except TimeoutError:
             self._late_at[broker.broker_id] = self._clock.now_ms()
             raise try_again(
-                f"broker {broker_id} did not answer within {self.timeout_ms} ms"
+                f"broker {broker.broker_id} did not answer within {limit_ms} ms"
             ) from None
         except ClientError as problem:
             raise from_cluster(problem) from None

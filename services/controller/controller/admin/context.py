@@ -9,7 +9,6 @@ from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import (
     ANONYMOUS,
     CLUSTER,
-    Authorizer,
     Operation,
     Requester,
     Resource,
@@ -24,6 +23,7 @@ from controller.admin.events import EventLog
 from controller.admin.idempotency import IdempotencyStore
 from controller.admin.image import ImageSource
 from controller.admin.operation_store import OperationStore
+from controller.admin.traffic_log import TrafficLog
 from controller.shell.node import ControllerNode
 
 _VISIBLE_S_MAX: Final = 5.0
@@ -57,6 +57,7 @@ class Shared:
     totals: AgedCache[tuple[str, int], Any]
     """Answers that cost a broker more, which are shown at a higher age."""
     events: EventLog
+    traffic: TrafficLog
     operations: OperationStore
     idempotency: IdempotencyStore
     streams: int = 0
@@ -99,22 +100,20 @@ class AdminContext:
 
     # -- authorization
 
+    def may(self, operation: Operation, resource: Resource = CLUSTER) -> bool:
+        """Return True if the caller may do ``operation`` to ``resource``."""
+        requester = Requester(self.principal, "")
+        return self.shared.node.authorizer.authorize(requester, operation, resource)
+
     def require(self, operation: Operation, resource: Resource = CLUSTER) -> None:
         """Raise AdminError unless the caller may do ``operation`` to ``resource``."""
-        if not self.shared.node.authorizer.authorize(
-            Requester(self.principal, ""), operation, resource
-        ):
+        if not self.may(operation, resource):
             raise AdminError(
                 403,
                 FORBIDDEN,
                 f"{self.principal} may not {operation.name} {resource.name}",
                 remedy="grant the operation to this principal",
             )
-
-    @property
-    def authorizer(self) -> Authorizer:
-        """Authorizer of the controller."""
-        return self.shared.node.authorizer
 
     # -- brokers
 

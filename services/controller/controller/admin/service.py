@@ -18,6 +18,7 @@ from controller.admin.idempotency import IdempotencyStore
 from controller.admin.image import ImageSource
 from controller.admin.operation_runner import OperationRunner
 from controller.admin.operation_store import OperationStore
+from controller.admin.traffic_log import TrafficLog
 from controller.config import ControllerConfig
 from controller.shell.node import ControllerNode
 
@@ -63,15 +64,16 @@ class AdminService:
         """Start to follow the cluster's metadata."""
         await self._tasks.__aenter__()
         config = self._config
+        brokers = BrokerCalls(
+            self._image,
+            self._clock,
+            timeout_ms=config.rest_node_timeout_ms,
+            change_ms=config.rest_change_timeout_ms,
+        )
         self._shared = Shared(
             node=self._node,
             image=self._image,
-            brokers=BrokerCalls(
-                self._image,
-                self._clock,
-                timeout_ms=config.rest_node_timeout_ms,
-                change_ms=config.rest_change_timeout_ms,
-            ),
+            brokers=brokers,
             clock=self._clock,
             limits=AdminLimits(
                 page_wait_ms=config.rest_page_wait_ms, streams_max=config.rest_streams_max
@@ -84,6 +86,7 @@ class AdminService:
                 stale_ms=_TOTALS_STALE * config.rest_cache_ms,
             ),
             events=EventLog(self._image, self._clock),
+            traffic=TrafficLog(brokers, self._clock, interval_ms=config.rest_traffic_interval_ms),
             operations=OperationStore(self._session),
             idempotency=IdempotencyStore(self._session, self._clock),
         )
@@ -94,6 +97,7 @@ class AdminService:
                 ("image", self._image.run),
                 ("events", self._shared.events.run),
                 ("operations", runner.run),
+                ("traffic", self._shared.traffic.run),
             )
         ]
         return self
@@ -110,7 +114,7 @@ class AdminService:
             await self._tasks.__aexit__(kind, error, traceback)
         finally:
             shared, self._shared = self.shared, None
-            shared.brokers.close()
+            await shared.brokers.close()
 
     @property
     def shared(self) -> Shared:

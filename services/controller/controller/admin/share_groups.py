@@ -177,7 +177,7 @@ async def browse(
     at = TopicPartition(topic, partition)
     async with ctx.brokers.client() as admin:
         await admin.describe_share_groups([group_id])
-    async with _views(ctx) as views:
+    async with share_views(ctx) as views:
         window = await views.browse(
             group_id, at, first_offset=first_offset, last_offset=last_offset
         )
@@ -197,7 +197,8 @@ async def browse(
 
 
 @asynccontextmanager
-async def _views(ctx: AdminContext) -> AsyncIterator[ShareViews]:
+async def share_views(ctx: AdminContext) -> AsyncIterator[ShareViews]:
+    """Yield a client for the records in flight. Raises AdminError for the client's errors."""
     try:
         async with ShareViews(
             ctx.brokers.grpc_bootstrap(),

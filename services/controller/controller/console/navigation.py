@@ -14,6 +14,7 @@ def navigation(image: ClusterImage) -> tuple[Entry, ...]:
         ("/topics", "Topics", len(image.topics)),
         ("/groups", "Consumer groups", None),
         ("/share-groups", "Share groups", None),
+        ("/dead-letters", "Dead letters", None),
         ("/transactions", "Transactions", None),
         ("/reassignments", "Reassignments", None),
         ("/operations", "Operations", None),

@@ -3,6 +3,7 @@
 from controller.console import preferences
 from controller.console.pages import (
     brokers,
+    dead_letters,
     groups,
     messages,
     moves,
@@ -20,6 +21,9 @@ ROUTES = (
     route("", overview.show),
     route("parts/problems", overview.problems),
     route("parts/load", overview.load),
+    route("parts/traffic", overview.throughput),
+    route("parts/lag", overview.lag),
+    route("parts/changes", overview.changes),
     route("theme", None, preferences.set_theme),
     route("brokers", brokers.show_all),
     route("brokers/*", brokers.show),
@@ -55,6 +59,10 @@ ROUTES = (
     route("share-groups/*/delete", share_groups.DELETIONS.show, share_groups.DELETIONS.change),
     route("share-groups/*/*/*", share_groups.show_window),
     route("share-groups/*/*/*/window", share_groups.window),
+    route("dead-letters", dead_letters.show_all),
+    route("dead-letters/*", dead_letters.show),
+    route("dead-letters/*/waiting", dead_letters.waiting),
+    route("dead-letters/*/letters", dead_letters.letters),
     route("reassignments", moves.show, moves.change),
     route("parts/moving", moves.progress),
     route("operations", operations.show_all),

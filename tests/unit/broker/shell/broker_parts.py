@@ -150,7 +150,7 @@ class BrokerParts:
             transactions=self.transactions,
             groups=self.groups,
             shares=self.shares,
-            times=self.counters.times,
+            counters=self.counters,
         )
 
     def measured(self) -> Measured:

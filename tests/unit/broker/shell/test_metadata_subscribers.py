@@ -51,6 +51,8 @@ async def metadata_of_a_broker(path: Path) -> MetadataCache:
         (Kind.BROKERS, ["hosting", "live-brokers", "parked-requests"]),
         (Kind.BROKER_CONFIGS, ["hosting", "throttles", "parked-requests"]),
         (Kind.GROUP_CONFIGS, ["shares"]),
+        (Kind.USERS, []),
+        (Kind.ACLS, []),
         (Kind.COORDINATORS, []),
         (Kind.FIRST, ["hosting", "parked-requests", "listeners"]),
         (Kind.POSITION, EVERY_IMAGE),

@@ -26,6 +26,6 @@ def test_a_transactional_id_is_checked() -> None:
     node: Any = SimpleNamespace(authorizer=WritersOfOne())
     request = pb.EndTransactionRequest()
     check_allowed(node, request, Operation.WRITE, "allowed")
-    with pytest.raises(TidemarkError, match="anonymous may not WRITE denied") as refused:
+    with pytest.raises(TidemarkError, match="User:ANONYMOUS may not WRITE denied") as refused:
         check_allowed(node, request, Operation.WRITE, "denied")
     assert refused.value.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -8,6 +8,7 @@ that is not scraped pays nothing.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -45,6 +46,17 @@ class LagFigures(NamedTuple):
     positions: Sequence[PositionLag] = ()
     cut: int = 0
     """Number of positions beyond the bound, which are left out."""
+
+
+class GroupSum(NamedTuple):
+    """Lag of one group over the partitions in which it has committed an offset."""
+
+    group_id: str
+    lag: int
+    """Sum of the known lags, in records."""
+    unknown: int
+    """Number of partitions whose lag is not known."""
+    members: int
 
 
 class GroupLag:
@@ -132,6 +144,22 @@ class GroupLag:
             return None
         in_sync = partition.broker_id in topic.partitions[at.partition].isr
         return partition.high_watermark if in_sync else None
+
+
+def sums_of(figures: LagFigures) -> list[GroupSum]:
+    """Return the lag of each group, the largest first."""
+    lags: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    for one in figures.positions:
+        if one.lag is None:
+            unknown[one.group_id] += 1
+        else:
+            lags[one.group_id] += one.lag
+    sums = [
+        GroupSum(group_id, lags[group_id], unknown[group_id], members)
+        for group_id, members in figures.members
+    ]
+    return sorted(sums, key=lambda one: (-one.lag, one.group_id))
 
 
 def _chosen(

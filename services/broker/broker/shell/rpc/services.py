@@ -5,8 +5,9 @@ from typing import Any, Final, NamedTuple
 
 from tidemark.runtime.metadata_cache import MetadataCache
 
+from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
-from broker.shell.request_times import RequestTimes
+from broker.shell.partitions.traffic import Traffic
 from broker.shell.rooms import ClusterRoom, GroupRoom, PartitionRoom, ShareRoom, TransactionRoom
 from broker.shell.rpc import (
     diagnostics,
@@ -68,7 +69,7 @@ def make_services(
     transactions: TransactionRoom,
     groups: GroupRoom,
     shares: ShareRoom,
-    times: RequestTimes,
+    counters: BrokerCounters,
 ) -> GrpcServices:
     """Make the servicers."""
     table = partitions.table
@@ -102,5 +103,7 @@ def make_services(
         share_transactions.ShareTransactions(
             facts, metadata, shares.partitions, transactions.relay
         ),
-        diagnostics.BrokerDiagnostics(facts, times),
+        diagnostics.BrokerDiagnostics(
+            facts, counters.times, Traffic(counters, table, facts.clock), groups.lag
+        ),
     )

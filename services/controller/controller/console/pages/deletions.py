@@ -1,4 +1,4 @@
-"""Deletions of consumer groups and share groups: a page that asks for the name, and the change."""
+"""Deletions of consumer groups and share groups: the name is typed, then the group is deleted."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

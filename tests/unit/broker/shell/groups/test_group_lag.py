@@ -9,7 +9,7 @@ import pytest
 from broker.core.groups.statistics import GroupFigures
 from broker.core.partition import Role
 from broker.metrics_config import MetricsConfig
-from broker.shell.groups.group_lag import GroupLag, LagFigures
+from broker.shell.groups.group_lag import GroupLag, GroupSum, LagFigures, sums_of
 from manual_clock import ManualClock
 from tidemark.model.topics import TopicPartition
 
@@ -107,3 +107,14 @@ def test_groups_beyond_the_bound_are_cut_those_with_members_last() -> None:
 def test_nothing_is_computed_while_it_is_switched_off() -> None:
     world = World(group("g", 1, p3=1), metrics_group_lag_enable=False)
     assert (world.read(), world.ends.asked) == (LagFigures(), [])
+
+
+@pytest.mark.feature("AD44")
+def test_groups_are_summed_and_those_with_the_largest_lag_come_first() -> None:
+    world = World(group("a", 0, p0=9), group("b", 2, p0=4, p3=1), group("c", 1), end=None)
+    world.read()
+    assert sums_of(world.lag.figures) == [
+        GroupSum("b", lag=6, unknown=1, members=2),
+        GroupSum("a", lag=1, unknown=0, members=0),
+        GroupSum("c", lag=0, unknown=0, members=1),
+    ]
