@@ -23,6 +23,8 @@ from helm.chart import (
     run_helm,
 )
 
+CUSTOM = frozenset({"PodMonitor"})
+"""Kinds of the Prometheus operator, of which Kubernetes has no schema."""
 GOLDEN = Path(__file__).parent / "golden"
 DEFAULT = Path(__file__).parent / "values/default.yaml"
 each_values = pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
@@ -38,7 +40,8 @@ def test_every_release_of_kubernetes_knows_every_field(values: Path) -> None:
     old, new = rendered(values, OLDEST), rendered(values, "1.27")
     for release in RELEASES:
         manifests = old if release in ("1.25", "1.26") else new
-        found = [problem for manifest in manifests for problem in problems(manifest, release)]
+        known = [manifest for manifest in manifests if manifest["kind"] not in CUSTOM]
+        found = [problem for manifest in known for problem in problems(manifest, release)]
         assert found == [], f"Kubernetes {release}"
 
 
@@ -119,10 +122,12 @@ def test_only_allowed_kinds_of_volumes_are_mounted_and_each_exists(values: Path)
 
 @pytest.mark.feature("KU17")
 @each_values
-def test_no_pod_has_a_token_unless_racks_are_read(values: Path) -> None:
+def test_no_pod_has_a_token_but_the_roll_and_those_that_read_racks(values: Path) -> None:
     manifests = rendered(values)
-    tokens = [name for name, pod in pods(manifests) if "serviceAccountToken" in str(pod)]
-    assert tokens == (["demo-broker"] if values.stem == "racks" else [])
+    tokens = {name for name, pod in pods(manifests) if "serviceAccountToken" in str(pod)}
+    rolled = {it["metadata"]["name"] for it in manifests if it["kind"] == "Job"}
+    assert len(rolled) == (values.stem != "no-roll")
+    assert tokens == {*rolled, *(["demo-broker"] if values.stem == "racks" else [])}
     assert all(pod["spec"]["automountServiceAccountToken"] is False for _, pod in pods(manifests))
 
 
@@ -132,13 +137,16 @@ def test_racks_need_no_more_than_to_get_nodes() -> None:
     role = named(manifests, "ClusterRole", "log-demo-broker-zones")
     assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
     kinds = {manifest["kind"] for manifest in rendered(DEFAULT)}
-    assert not kinds & {
-        "Role",
-        "RoleBinding",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "ServiceAccount",
-    }
+    assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
+
+
+@pytest.mark.feature("KU15", "KU17")
+def test_the_roll_may_evict_pods_and_not_delete_them() -> None:
+    rules = named(rendered(DEFAULT), "Role", "demo-roll")["rules"]
+    found = {(it["resources"][0], verb) for it in rules for verb in it["verbs"]}
+    assert found == {("pods", "list"), ("statefulsets", "list"), ("pods/eviction", "create")}
+    without = rendered(DEFAULT.with_name("no-roll.yaml"))
+    assert not {it["kind"] for it in without} & {"Role", "RoleBinding", "ServiceAccount", "Job"}
 
 
 @pytest.mark.feature("KU01")
@@ -184,6 +192,19 @@ def ports_behind(manifests: list[Manifest], selector: dict[str, str]) -> set[str
     }
 
 
+@pytest.mark.feature("KU19")
+def test_a_monitor_selects_a_port_of_every_service() -> None:
+    manifests = rendered(DEFAULT.with_name("monitored.yaml"))
+    (found,) = (it for it in manifests if it["kind"] == "PodMonitor")
+    (endpoint,), selector = found["spec"]["podMetricsEndpoints"], found["spec"]["selector"]
+    (rule,) = selector["matchExpressions"]
+    for component in rule["values"]:
+        labels = {**selector["matchLabels"], rule["key"]: component}
+        assert endpoint["port"] in ports_behind(manifests, labels), component
+    assert found["metadata"]["labels"]["prometheus"] == "main"
+    assert not {it["kind"] for it in rendered(DEFAULT)} & CUSTOM
+
+
 @pytest.mark.feature("KU02")
 def test_an_eviction_takes_one_pod_at_a_time() -> None:
     found = [it["spec"] for it in rendered(DEFAULT) if it["kind"] == "PodDisruptionBudget"]
@@ -209,7 +230,7 @@ def test_pods_of_a_kind_are_spread_over_hosts_and_zones(name: str, rule: str) ->
 @each_values
 def test_probes_ask_what_they_are_for(values: Path) -> None:
     for name, pod in pods(rendered(values)):
-        if "test" in name or "zookeeper" in name:
+        if "test" in name or "zookeeper" in name or "roll" in name:
             continue
         probed = pod["spec"]["containers"][0]
         assert probed["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "ops"}

@@ -20,8 +20,8 @@ CLASSES: dict[str, type[ServiceConfig]] = {
     "share-coordinator": ShareCoordinatorConfig,
 }
 VALUES_FOLDER = Path(__file__).parent / "values"
-SUPERVISED = ["-P", "-m", "tidemark.runtime.supervisor", "broker"]
-"""Arguments of Python before those of the broker."""
+SUPERVISED = ["-P", "-m", "tidemark.runtime.supervisor"]
+"""Arguments of Python before the module of a service and its arguments."""
 PRINTER = '#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done\n'
 
 
@@ -43,7 +43,7 @@ def started(manifests: list[Manifest], component: str, folder: Path, pod: Pod) -
     )
     config = folder / f"{component}.yaml"
     config.write_text(found[f"{component}.yaml"])
-    program = folder / ("python3" if component == "broker" else f"tidemark-{component}")
+    program = folder / "python3"
     program.write_text(PRINTER)
     program.chmod(0o755)
     (folder / "rack").write_text("zone-1")
@@ -58,10 +58,8 @@ def started(manifests: list[Manifest], component: str, folder: Path, pod: Pod) -
         ["sh", "-c", script], env=environment, capture_output=True, text=True, check=True
     ).stdout
     argv = printed.replace(f"/etc/tidemark/{component}.yaml", str(config)).split("\n")[:-1]
-    if component == "broker":
-        assert argv[: len(SUPERVISED)] == SUPERVISED
-        argv = argv[len(SUPERVISED) :]
-    return load(CLASSES[component], argv, "TIDEMARK_X_", environ={})
+    assert argv[: len(SUPERVISED) + 1] == [*SUPERVISED, component.replace("-", "_")]
+    return load(CLASSES[component], argv[len(SUPERVISED) + 1 :], "TIDEMARK_X_", environ={})
 
 
 def broker(values: str, folder: Path, number: int = 0) -> BrokerConfig:
@@ -106,7 +104,14 @@ def test_options_reach_the_broker_as_they_are_written(tmp_path: Path) -> None:
 
 def test_a_pod_is_given_as_long_as_its_service_may_drain(tmp_path: Path) -> None:
     config = broker("rolling", tmp_path)
-    assert config.shutdown_deadline_ms == 290_000
+    (files,) = (
+        it["data"]
+        for it in rendered(VALUES_FOLDER / "rolling.yaml")
+        if it["kind"] == "ConfigMap" and "stop.sh" in it["data"]
+    )
+    held_s = int(files["stop.sh"].split()[-1])
+    assert (held_s, config.shutdown_deadline_ms) == (67, 223_000)
+    assert held_s * 1_000 + config.shutdown_deadline_ms <= 290_000
     assert config.controlled_shutdown_deadline_ms <= 0.4 * config.shutdown_deadline_ms
 
 

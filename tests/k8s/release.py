@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ CHART: Final = ROOT / "helm/tidemark"
 ONE_NODE: Final = ROOT / "tests/helm/values/one-node-three-brokers.yaml"
 SERVICES: Final = ("broker", "controller", "txn-coordinator", "share-coordinator")
 FIRST_NODE_PORT: Final = 31090
+TIDEMARK: Final = Path(sys.executable).with_name("tidemark")
 
 Manifest = dict[str, Any]
 
@@ -114,6 +116,13 @@ class Release:
         argv = [*self._exec(), "--", "tidemark", *words, "--bootstrap", self.inside]
         return run(*argv, given=given)
 
+    def k8s(self, command: str, *words: str) -> str:
+        """Run `tidemark k8s` on this machine; return what it printed, stderr too. Fails as it does
+        with an AssertionError that has its output.
+        """
+        argv = (str(TIDEMARK), "k8s", command, self.name, *words, "--namespace", self.name)
+        return run("sh", "-c", '"$@" 2>&1', "sh", *argv)
+
     def says(self, *words: str) -> bool:
         """True if the command line, run in a pod, ends with exit code 0."""
         return succeeds(*self._exec(), "--", "tidemark", *words, "--bootstrap", self.inside)
@@ -148,37 +157,32 @@ class Release:
         wanted = sum(it["spec"]["replicas"] for it in sets)
 
         def look() -> bool:
-            pods = [pod for pod in self.pods() if _POD_OF in pod["metadata"]["labels"]]
+            pods = [pod for pod in self.pods() if is_of_set(pod)]
             return len(pods) == wanted and all(map(is_ready, pods))
 
         wait_for(look, lambda: self.kubectl("get", "pods"))
         self.wait_says("cluster", "health")
 
     def wait_updated(self) -> None:
-        """Wait until no pod runs an older revision, and everything is ready."""
+        """Wait until no pod runs an older revision, and everything is ready.
 
-        def look() -> bool:
-            newest = {it["status"]["updateRevision"] for it in self.objects("statefulsets")}
-            pods = [pod for pod in self.pods() if _POD_OF in pod["metadata"]["labels"]]
-            return all(pod["metadata"]["labels"][_REVISION] in newest for pod in pods)
-
-        wait_for(look, lambda: self.kubectl("get", "pods"))
+        Pods are waited for one after another, as they are restarted.
+        """
+        left = self._outdated()
+        while left:
+            before = left
+            wait_for(lambda: self._outdated() < before, lambda: self.kubectl("get", "pods"))  # noqa: B023
+            left = self._outdated()
         self.wait_ready()
 
-    def roll_brokers(self) -> None:
-        """Restart brokers that run an older revision, as the notes say: one at a time, each when
-        nothing is at risk, and the next when all replicas are in sync.
-        """
-        for number, pod in enumerate(sorted(self.pods("broker"), key=_name_of)):
-            if pod["metadata"]["labels"][_REVISION] != self._newest_of_brokers():
-                self.wait_says("cluster", "can-restart", str(number))
-                self.replace(pod)
-
-    def _newest_of_brokers(self) -> str:
-        name = f"{self.name}-broker"
-        found = next(it for it in self.objects("statefulsets") if it["metadata"]["name"] == name)
-        revision: str = found["status"]["updateRevision"]
-        return revision
+    def _outdated(self) -> int:
+        """Return how many pods of StatefulSets are missing, or run an older revision."""
+        sets = self.objects("statefulsets")
+        newest = {it["status"]["updateRevision"] for it in sets}
+        updated = [it for it in self.pods() if it["metadata"]["labels"].get(_REVISION) in newest]
+        unseen = [it for it in sets if it["status"]["observedGeneration"] != _generation(it)]
+        wanted: int = sum(it["spec"]["replicas"] for it in sets)
+        return wanted - len(updated) + len(unseen)
 
     def wait_says(self, *words: str) -> None:
         """Wait until the command line ends with exit code 0."""
@@ -187,7 +191,7 @@ class Release:
     def replace(self, pod: Manifest, *more: str) -> None:
         """Delete a pod, and wait until another one of its name is ready, and replicas in sync."""
         name = _name_of(pod)
-        self.kubectl("delete", "pod", name, *more)
+        self.kubectl("delete", "pod", name, "--wait=false", *more)
 
         def look() -> bool:
             found = [it for it in self.pods() if _name_of(it) == name]
@@ -208,6 +212,11 @@ def is_ready(pod: Manifest) -> bool:
     return ready and "deletionTimestamp" not in pod["metadata"]
 
 
+def is_of_set(pod: Manifest) -> bool:
+    """True if a pod is one of a StatefulSet."""
+    return _POD_OF in pod["metadata"]["labels"]
+
+
 def is_running(pod: Manifest) -> bool:
     """True if the containers of a pod run and are not being ended."""
     return pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
@@ -221,6 +230,11 @@ def _name_of(pod: Manifest) -> str:
 def _uid(pod: Manifest) -> str:
     uid: str = pod["metadata"]["uid"]
     return uid
+
+
+def _generation(manifest: Manifest) -> int:
+    generation: int = manifest["metadata"]["generation"]
+    return generation
 
 
 def write_values(path: Path, **values: object) -> Path:

@@ -27,7 +27,7 @@ def documented() -> dict[str, set[str]]:
     commands = re.findall(r"^\| `([a-z][^`]*)` \| (.*?) \| .+ \|$", PAGE, re.MULTILINE)
     found = {}
     for command, options in commands:
-        words = [word for word in command.split() if re.fullmatch(r"[a-z][a-z-]*", word)]
+        words = [word for word in command.split() if re.fullmatch(r"[a-z][a-z0-9-]*", word)]
         if len(words) > 1:
             found[" ".join(words)] = set(re.findall(r"`(-[^`]+)`", options))
     return found

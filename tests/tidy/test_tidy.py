@@ -233,7 +233,7 @@ def test_ids_of_acceptance_lines_are_in_their_table_alone(doc: Path) -> None:
     assert doc.name == "acceptance.md" or not used & ids
 
 
-COMMAND = re.compile(r"(?<![\w/-])tidemark((?: [a-z][a-z-]*)+)")
+COMMAND = re.compile(r"(?<![\w/-])tidemark((?: [a-z][a-z0-9-]*)+)")
 """`tidemark topic create orders`, as its words."""
 QUOTED = re.compile(r"```(.*?)```|`([^`]+)`", re.DOTALL)
 

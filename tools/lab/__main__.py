@@ -89,7 +89,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("up").add_argument(
-        "--nodes", type=int, choices=range(1, NODES_MAX + 1), default=3
+        "--nodes", type=int, choices=range(1, NODES_MAX + 1), default=4
     )
     for name in ("down", "status", "load"):
         commands.add_parser(name)

@@ -39,9 +39,17 @@ start.sh: |
     --advertised.listeners "$advertised" --grpc.advertised "$host:{{ $is.grpc }}" \
     --node "{{ if $values.replicasMayShareHost }}$POD_NAME{{ else }}$NODE_NAME{{ end }}" --rack "$rack"
   {{- else }}
-  exec tidemark-{{ $role }} --config /etc/tidemark/{{ $role }}.yaml --{{ $is.id }} "$id" \
-    --grpc.advertised "$host:{{ $is.grpc }}"
+  # Process 1 records the end of a service that crashes, so that another one takes over at once.
+  exec python3 -P -m tidemark.runtime.supervisor {{ $role | replace "-" "_" }} \
+    --config /etc/tidemark/{{ $role }}.yaml --{{ $is.id }} "$id" --grpc.advertised "$host:{{ $is.grpc }}"
   {{- end }}
+{{- if eq $role "broker" }}
+stop.sh: |
+  # Hold the end of this broker back while it would be a risk, but not for long.
+  exec python3 -P /etc/tidemark/pre_stop.py http://{{ $name }}-rest:8080 "${POD_NAME##*-}" {{ include "tidemark.gateSeconds" $values }}
+pre_stop.py: |
+  {{- $root.Files.Get "files/pre_stop.py" | nindent 2 }}
+{{- end }}
 {{- if and (eq $role "broker") $root.Values.rackAwareness.enabled }}
 rack.py: |
   {{- $root.Files.Get "files/rack.py" | nindent 2 }}

@@ -54,10 +54,18 @@ txn-coordinator: {values: txnCoordinator, id: coordinator.id, grpc: 19190, ports
 share-coordinator: {values: shareCoordinator, id: coordinator.id, grpc: 19290, ports: {grpc: 19290, ops: 9392}}
 {{- end -}}
 
+{{- /* Time for which the end of a broker is held back at most. Argument: its values. */ -}}
+{{- define "tidemark.gateSeconds" -}}
+{{ max 0 (div (sub (int .terminationGracePeriodSeconds) 30) 4) }}
+{{- end -}}
+
 {{- /* Options of a service, those of the user last. Arguments: root, role, values, grpc. */ -}}
 {{- define "tidemark.config" -}}
 {{- $v := .root.Values -}}
 {{- $grace := int .values.terminationGracePeriodSeconds -}}
+{{- if eq .role "broker" -}}
+{{- $grace = sub $grace (int (include "tidemark.gateSeconds" .values)) -}}
+{{- end -}}
 {{- $config := dict
   "zookeeper.connect" (include "tidemark.zookeeper" .root)
   "log.format" "json"

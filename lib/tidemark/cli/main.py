@@ -46,6 +46,10 @@ GROUPS: Final[Mapping[str, GroupPlace]] = {
         "Show the producers of partitions: epochs, sequences, open transactions.",
     ),
     "txn": GroupPlace("tidemark.cli.txn.commands", "List, describe and end transactions."),
+    "k8s": GroupPlace(
+        "tidemark.cli.k8s.commands",
+        "Show a release of the Helm chart, restart its pods, replace a lost node.",
+    ),
     "debug": GroupPlace(
         "tidemark.cli.debug.commands",
         "Collect what a diagnosis needs, show slow requests, and set log levels.",

@@ -1,6 +1,10 @@
-"""Risks of a restart of one broker, from the metadata image and the ends of replicas."""
+"""Risks of a restart of one broker, or of an empty disk for it, from the metadata image."""
+
+from collections import defaultdict
+from collections.abc import Iterable
 
 from pydantic import Field
+from tidemark.model import replacement_risks as replacement
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.restart_risks import MEANING, PartitionState, RiskKind, restart_risks
 from tidemark.model.topics import TopicPartition
@@ -17,7 +21,8 @@ class RiskView(Model):
     """Risk of one kind, with the partitions that have it."""
 
     kind: str = Field(
-        description="replication_factor_1, unavailable, below_min_isr or acks_1_loss",
+        description="of a restart: replication_factor_1, unavailable, below_min_isr or acks_1_loss;"
+        " of a replacement: only_replica, no_leader or others_not_in_sync",
         examples=["below_min_isr"],
     )
     meaning: str = Field(examples=["writes with acks=all are refused until the broker is back"])
@@ -25,51 +30,97 @@ class RiskView(Model):
     partitions: list[PartitionName] = Field(description=f"the first {PARTITIONS_SHOWN_MAX} of them")
 
 
-class RestartCheck(Model):
+class BrokerCheck(Model):
+    """State of the cluster, and the risks of an action on one broker."""
+
+    broker_id: int = Field(examples=[1])
+    brokers_fenced: list[int] = Field(
+        description="registered brokers of the cluster that are not alive", examples=[[]]
+    )
+    partitions_not_whole: int = Field(
+        description="partitions of the cluster that have no leader, or a replica that is not in"
+        " sync",
+        examples=[0],
+    )
+    risks: list[RiskView]
+
+
+class RestartCheck(BrokerCheck):
     """Answer to the question if a broker may restart. ``unchecked`` lists the kinds of risk that
     could not be checked, with the reason.
     """
 
-    broker_id: int = Field(examples=[1])
     can_restart: bool = Field(description="true if there is no risk", examples=[True])
-    risks: list[RiskView]
     unchecked: list[str] = Field(examples=[[]])
+
+
+class ReplacementCheck(BrokerCheck):
+    """Answer to the question if a broker may get an empty disk in place of a lost one."""
+
+    can_replace: bool = Field(
+        description="true if the broker is not alive and there is no risk", examples=[True]
+    )
 
 
 async def can_restart(ctx: AdminContext, broker_id: int) -> RestartCheck:
     """Return the risks of a restart of this broker. Raises AdminError."""
     require_broker(ctx, broker_id)
-    found = restart_risks(broker_id, _states(ctx.image))
-    risks: list[RiskView] = []
-    for kind in RiskKind:
-        at = [risk.partition for risk in found if risk.kind is kind]
-        if at:
-            risks.append(
-                RiskView(
-                    kind=kind.value,
-                    meaning=MEANING[kind],
-                    partitions_count=len(at),
-                    partitions=[
-                        PartitionName(topic_name=one.topic, partition_id=one.partition)
-                        for one in at[:PARTITIONS_SHOWN_MAX]
-                    ],
-                )
-            )
-    led = sum(
-        one.leader == broker_id and len(one.replicas) > 1
-        for topic in ctx.image.topics.values()
-        for one in topic.partitions
-    )
+    states = _states(ctx.image)
+    found = restart_risks(broker_id, states)
+    led = sum(one.leader == broker_id and len(one.replicas) > 1 for one in states)
     unchecked = [
         f"{RiskKind.ACKS_1_LOSS.value}: records written with acks=1 to the {led} partitions that it"
         " leads may not be on another replica yet; a clean stop hands them over"
     ]
     return RestartCheck(
         broker_id=broker_id,
-        can_restart=not risks,
-        risks=risks,
+        brokers_fenced=_fenced(ctx.image),
+        partitions_not_whole=_not_whole(states),
+        can_restart=not found,
+        risks=_views((risk.kind, MEANING[risk.kind], risk.partition) for risk in found),
         unchecked=unchecked if led else [],
     )
+
+
+async def can_replace(ctx: AdminContext, broker_id: int) -> ReplacementCheck:
+    """Return the risks of an empty disk for this broker. Raises AdminError."""
+    require_broker(ctx, broker_id)
+    states, fenced = _states(ctx.image), _fenced(ctx.image)
+    found = replacement.replacement_risks(broker_id, states)
+    return ReplacementCheck(
+        broker_id=broker_id,
+        brokers_fenced=fenced,
+        partitions_not_whole=_not_whole(states),
+        can_replace=broker_id in fenced and not found,
+        risks=_views((risk.kind, replacement.MEANING[risk.kind], risk.partition) for risk in found),
+    )
+
+
+def _fenced(image: ClusterImage) -> list[int]:
+    return sorted(int(one) for one, broker in image.brokers.items() if broker.fenced)
+
+
+def _not_whole(states: Iterable[PartitionState]) -> int:
+    return sum(one.leader is None or len(one.isr) < len(one.replicas) for one in states)
+
+
+def _views(risks: Iterable[tuple[str, str, TopicPartition]]) -> list[RiskView]:
+    """Return the risks by kind, in the order in which the kinds come."""
+    by_kind: dict[tuple[str, str], list[TopicPartition]] = defaultdict(list)
+    for kind, meaning, partition in risks:
+        by_kind[kind, meaning].append(partition)
+    return [
+        RiskView(
+            kind=str(kind),
+            meaning=meaning,
+            partitions_count=len(at),
+            partitions=[
+                PartitionName(topic_name=one.topic, partition_id=one.partition)
+                for one in at[:PARTITIONS_SHOWN_MAX]
+            ],
+        )
+        for (kind, meaning), at in by_kind.items()
+    ]
 
 
 def _states(image: ClusterImage) -> list[PartitionState]:

@@ -94,6 +94,13 @@ class RestartData(restart_admin.RestartCheck, Resource):
     cluster_id: str
 
 
+class ReplacementData(restart_admin.ReplacementCheck, Resource):
+    """Risks of an empty disk for a broker."""
+
+    kind: Literal["TidemarkReplacementCheck"] = "TidemarkReplacementCheck"
+    cluster_id: str
+
+
 def _data(here: Links, one: admin.ReassignmentView) -> ReassignmentData:
     at = ("topics", one.topic_name, "partitions", one.partition_id)
     return ReassignmentData(
@@ -202,6 +209,17 @@ async def can_restart(ctx: Ctx, here: Here, broker_id: BrokerIdPath) -> RestartD
     return RestartData(
         **found.model_dump(),
         metadata=here.about("brokers", broker_id, ":can-restart", broker=broker_id),
+        cluster_id=here.cluster_id,
+    )
+
+
+@router.get("/brokers/{broker_id}:can-replace", operation_id="canReplaceBroker", tags=["Brokers"])
+async def can_replace(ctx: Ctx, here: Here, broker_id: BrokerIdPath) -> ReplacementData:
+    """Return the risks of an empty disk for this broker, whose own disk is lost."""
+    found = await restart_admin.can_replace(ctx, broker_id)
+    return ReplacementData(
+        **found.model_dump(),
+        metadata=here.about("brokers", broker_id, ":can-replace", broker=broker_id),
         cluster_id=here.cluster_id,
     )
 

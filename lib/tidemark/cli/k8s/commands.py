@@ -1,0 +1,142 @@
+"""``tidemark k8s``: a release of the chart on Kubernetes. Commands import their work when run."""
+
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.cli.apps import command_group
+from tidemark.cli.failure import CommandError
+from tidemark.cli.output import OutputFormat, OutputOption, YesOption, confirm, print_rows, say
+from tidemark.runtime.exit_codes import ExitCode
+
+app = command_group("Show a release of the Helm chart, restart its pods, replace a lost node.")
+
+ReleaseArgument = Annotated[str, typer.Argument(metavar="RELEASE", help="Name of the release.")]
+NamespaceOption = Annotated[
+    str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the release.")
+]
+KubeconfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--kubeconfig", metavar="PATH", help="Default: $KUBECONFIG, ~/.kube/config; in a pod none."
+    ),
+]
+ContextOption = Annotated[
+    str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig.")
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="End after this time, with 75."),
+]
+
+
+@app.command()
+def status(
+    release: ReleaseArgument,
+    *,
+    namespace: NamespaceOption = "default",
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show the pods of a release, where their volumes are, and what is wrong.
+
+    Exit code 1 unless every pod is ready, every broker alive and every replica in sync.
+    """
+    from tidemark.cli.k8s import calls
+
+    with calls.failures(release, namespace):
+        work = calls.open_work(release, namespace, calls.Place(kubeconfig, context), None)
+        rows, problems = calls.status(work)
+    print_rows(rows, ("pod", "state", "node", "volume_node", "revision", "problem"), output)
+    for problem in problems:
+        say(problem)
+    if problems:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command()
+def roll(
+    release: ReleaseArgument,
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Restart every pod, also those that are up to date.")
+    ] = False,
+    timeout: TimeoutOption = None,
+    namespace: NamespaceOption = "default",
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+) -> None:
+    """Restart the pods that an upgrade has changed, one at a time, each when nothing is at risk.
+
+    Before each, every pod is ready, every broker alive, every replica in sync, and a controller
+    agrees. It may be ended and run again at any time. StatefulSets with the update strategy
+    RollingUpdate are restarted by Kubernetes; the command waits for them.
+    """
+    from tidemark.cli.k8s import calls
+
+    with calls.failures(release, namespace):
+        work = calls.open_work(release, namespace, calls.Place(kubeconfig, context), timeout)
+        count = work.roll(again=everything)
+    say(f"{count} pods restarted; every pod is ready, every replica in sync")
+
+
+@app.command("replace-node")
+def replace_node(
+    release: ReleaseArgument,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Node that will not come back.")],
+    *,
+    node_is_dead: Annotated[
+        bool,
+        typer.Option(
+            "--node-is-dead", help="The node is not ready, and you know that it does not run."
+        ),
+    ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option("--accept-loss", help="Partitions at risk may lose records, or start empty."),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be given up, and change nothing.")
+    ] = False,
+    yes: YesOption = False,
+    timeout: TimeoutOption = None,
+    namespace: NamespaceOption = "default",
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+) -> None:
+    """Give up the local volumes of a node that will not come back: their pods start on other nodes,
+    with empty disks. Follow until every replica is in sync.
+
+    Refused while the node is ready or may still run, another node is lost too, another broker is
+    down, a replica elsewhere is not in sync, or no other has the records. It may be ended and run
+    again at any time. The volumes are kept.
+    """
+    from tidemark.cli.k8s import calls
+
+    with calls.failures(release, namespace):
+        work = calls.open_work(release, namespace, calls.Place(kubeconfig, context), timeout)
+        found, rows, refusal = calls.plan_replacement(
+            work, node, confirmed=node_is_dead, accept_loss=accept_loss
+        )
+    _show_lost(rows)
+    if refusal is not None:
+        calls.report(work, found, refusal)
+        raise CommandError(
+            f"nothing is replaced: {refusal.message} ({refusal.reason})",
+            hint=f"tidemark k8s status {release} -n {namespace}",
+        )
+    if dry_run:
+        return
+    if rows:
+        confirm(f"Give up these volumes of node {node}", yes=yes)
+    with calls.failures(release, namespace):
+        work.replace(found, node)
+    say("every pod is ready, every replica in sync")
+
+
+def _show_lost(rows: list[dict[str, Any]]) -> None:
+    if rows:
+        print_rows(rows, ("pod", "claim", "volume"), OutputFormat.TABLE)
+    else:
+        say("no claim of this release has a volume there")

@@ -1,0 +1,1 @@
+"""Kubernetes as the command line and the controller reach it."""

@@ -1,0 +1,155 @@
+"""The API of Kubernetes, as JSON documents: in a pod with its service account, elsewhere with a
+kubeconfig and the ``kubernetes`` client, an extra of the library.
+
+A pod does without that client, which is half as large as the image of the services.
+"""
+
+import json
+import os
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+Document = dict[str, Any]
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+REQUEST_TIMEOUT_S: Final = 30
+ANSWER_BYTES_MAX: Final = 256 * 2**20
+MERGE_PATCH: Final = "application/merge-patch+json"
+
+
+class KubernetesError(Exception):
+    """Request that failed. ``status`` is 0 without an answer; ``reason`` is Kubernetes' word."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message or reason)
+        self.status = status
+        self.reason = reason
+
+
+class KubernetesApi(Protocol):
+    """Requests to the API server."""
+
+    @property
+    def is_inside(self) -> bool:
+        """True in a pod of the cluster, where Services have names."""
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Document | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Document:
+        """Return the document of an answer. Raises KubernetesError."""
+
+
+class _Answer(NamedTuple):
+    status: int
+    content: bytes
+
+    def document(self) -> Document:
+        """Return the document. Raises KubernetesError if it reports a failure."""
+        try:
+            found = json.loads(self.content or b"{}")
+        except ValueError:
+            found = {"message": self.content[:200].decode(errors="replace")}
+        document: Document = found if isinstance(found, dict) else {}
+        if self.status >= 300:
+            reason = str(document.get("reason", ""))
+            raise KubernetesError(self.status, reason, str(document.get("message", "")))
+        return document
+
+
+def is_in_pod() -> bool:
+    """True in a pod that has the token of a service account."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ and (ACCOUNT / "token").exists()
+
+
+class PodApi:
+    """API with the service account of this pod."""
+
+    is_inside = True
+
+    def __init__(self) -> None:
+        host = os.environ["KUBERNETES_SERVICE_HOST"]
+        host = f"[{host}]" if ":" in host else host
+        self._server = f"https://{host}:{os.environ['KUBERNETES_SERVICE_PORT']}"
+        self._trusted = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Document | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Document:
+        """Return the document of an answer. Raises KubernetesError."""
+        token = (ACCOUNT / "token").read_text()  # it is replaced every hour
+        all_headers = {**_headers(body, headers), "Authorization": f"Bearer {token}"}
+        data = None if body is None else json.dumps(body).encode()
+        url = f"{self._server}{path}"
+        return fetch(
+            urllib.request.Request(url, data, all_headers, method=method), trusted=self._trusted
+        )
+
+
+def fetch(request: urllib.request.Request, *, trusted: ssl.SSLContext | None = None) -> Document:
+    """Return the document that a request is answered with. Raises KubernetesError."""
+    try:
+        with urllib.request.urlopen(request, context=trusted, timeout=REQUEST_TIMEOUT_S) as answer:
+            return _Answer(answer.status, answer.read(ANSWER_BYTES_MAX)).document()
+    except urllib.error.HTTPError as error:
+        return _Answer(error.code, error.read(ANSWER_BYTES_MAX)).document()
+    except OSError as error:
+        raise KubernetesError(0, "", f"{request.host}: {error}") from None
+
+
+class KubeconfigApi:
+    """API with a context of a kubeconfig. Raises ImportError without the extra ``k8s``, and
+    KubernetesError if there is no such context.
+    """
+
+    is_inside = False
+
+    def __init__(self, kubeconfig: str | None, context: str | None) -> None:
+        from kubernetes import config
+
+        try:
+            self._client = config.new_client_from_config(config_file=kubeconfig, context=context)
+        except config.ConfigException as error:
+            raise KubernetesError(0, "", str(error)) from None
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Document | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Document:
+        """Return the document of an answer. Raises KubernetesError."""
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        request = self._client.param_serialize(
+            method,
+            path,
+            header_params=_headers(body, headers),
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = self._client.call_api(*request, _request_timeout=REQUEST_TIMEOUT_S)
+            content = answer.read()
+        except ApiException as error:
+            raise KubernetesError(error.status or 0, error.reason or "", str(error)) from None
+        except HTTPError as error:
+            raise KubernetesError(0, "", str(error)) from None
+        return _Answer(answer.status, content).document()
+
+
+def _headers(body: Document | None, given: Mapping[str, str] | None) -> dict[str, str]:
+    content = {} if body is None else {"Content-Type": "application/json"}
+    return {"Accept": "application/json", **content, **(given or {})}

@@ -1,0 +1,1 @@
+"""Plans for a release of the chart on Kubernetes. Pure."""

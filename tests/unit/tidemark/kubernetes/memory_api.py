@@ -1,0 +1,76 @@
+"""An API server in memory with one release: lists, evictions, deletions; REST behind a proxy."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from tidemark.kubernetes.api import Document, KubernetesError
+
+NAMESPACE = "/api/v1/namespaces/log"
+CLUSTERS = "/v3/clusters"
+WHOLE: Document = {"brokers_fenced": [], "partitions_not_whole": 0, "risks": []}
+
+
+class MemoryApi:
+    """``answers`` has what REST says of brokers; an exception is raised."""
+
+    is_inside = False
+
+    def __init__(self) -> None:
+        self.sets = [manifest("demo-controller", "controller"), manifest("demo-broker", "broker")]
+        self.pods = {name: pod(name) for name in ("demo-controller-0", "demo-broker-0")}
+        self.answer: Document | KubernetesError = WHOLE
+        self.budget: list[int] = []
+        """Statuses that the next evictions are refused with."""
+        self.done: list[str] = []
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Document | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Document:
+        where = urlsplit(path).path
+        if "/proxy/" in where:
+            return self._rest(where.partition("/proxy")[2])
+        if method == "GET":
+            kind = where.rpartition("/")[2]
+            items = {"pods": list(self.pods.values()), "statefulsets": self.sets}
+            return {"items": items.get(kind, []), "metadata": {}}
+        if where.endswith("/eviction") and self.budget:
+            raise KubernetesError(self.budget.pop(), "", "refused")
+        self.done.append(f"{method} {where.removeprefix(NAMESPACE)} {body}")
+        if where.endswith("/eviction"):
+            name = where.split("/")[-2]
+            self.pods[name] = pod(name, revision="new", uid=f"{name}-{len(self.done)}")
+        return {}
+
+    def _rest(self, path: str) -> Document:
+        if isinstance(self.answer, KubernetesError):
+            raise self.answer
+        return {"data": [{"cluster_id": "c"}]} if path == CLUSTERS else self.answer
+
+
+def manifest(name: str, component: str) -> Document:
+    """A StatefulSet of one pod."""
+    return {
+        "metadata": {"name": name, "labels": _labels(component), "generation": 2},
+        "spec": {"replicas": 1, "updateStrategy": {"type": "OnDelete"}},
+        "status": {"updateRevision": "new", "observedGeneration": 2},
+    }
+
+
+def pod(name: str, *, revision: str = "old", uid: str = "1") -> Document:
+    """A pod that is ready."""
+    component = name.removeprefix("demo-").rpartition("-")[0]
+    labels = {**_labels(component), "controller-revision-hash": revision}
+    return {
+        "metadata": {"name": name, "uid": uid, "labels": labels},
+        "spec": {"nodeName": "node-1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def _labels(component: str) -> dict[str, Any]:
+    return {"app.kubernetes.io/component": component}
