@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from k8s.conftest import EXTERNAL, Measure, timed
 from k8s.load import PARTITIONS, Load
-from k8s.release import Release, write_values
+from k8s.release import Release, is_of_set, write_values
+from k8s.transactions import PARTITIONS as TRANSACTION_PARTITIONS
+from k8s.transactions import Transactions
 from waiting import wait_for
 
 MANY = 100
@@ -19,6 +21,13 @@ def load(release: Release) -> Load:
     topic = f"load-{time.time_ns()}"
     release.tidemark("topic", "create", topic, "--partitions", str(PARTITIONS))
     return Load(release.outside, topic)
+
+
+@pytest.fixture
+def transactions(release: Release) -> Transactions:
+    topic = f"transactions-{time.time_ns()}"
+    release.tidemark("topic", "create", topic, "--partitions", str(TRANSACTION_PARTITIONS))
+    return Transactions(release.outside, topic)
 
 
 @pytest.mark.feature("KU14", "KU15", "KU18", "X02")
@@ -40,6 +49,23 @@ def test_an_upgrade_and_a_rollback_of_all_services_lose_no_acknowledged_write(
             release.wait_updated()
     measured("longest gap of a partition in upgrade and rollback, s", load.longest_gap_s())
     load.check()
+
+
+@pytest.mark.feature("KU15")
+def test_a_roll_by_hand_restarts_every_pod_once_and_again_nothing(
+    release: Release, load: Load, transactions: Transactions, measured: Measure
+) -> None:
+    before = {pod["metadata"]["uid"] for pod in release.pods() if is_of_set(pod)}
+    with load, transactions, timed(measured, "roll of every pod by tidemark k8s roll --all, s"):
+        said = release.k8s("roll", "--all", "--timeout", "800")
+    after = {pod["metadata"]["uid"] for pod in release.pods() if is_of_set(pod)}
+    assert f"{len(before)} pods restarted" in said
+    assert not before & after
+    assert "0 pods restarted" in release.k8s("roll")
+    measured("longest gap of a partition in a roll by hand, s", load.longest_gap_s())
+    measured("transactions committed in a roll by hand", len(transactions.committed))
+    load.check()
+    transactions.check()
 
 
 def test_a_killed_broker_comes_back_on_its_disk_and_no_acknowledged_write_is_lost(
