@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from e2e.clusters import Cluster
-from e2e.console.share import configure
+from e2e.console.share import read_as_share_group
 from e2e.console.watched import overflows, settled
 from playwright.sync_api import Locator, Page
 
@@ -52,7 +52,9 @@ def pages_from(page: Page, *starts: str) -> list[str]:
 def test_every_page_is_accessible_and_fits(
     console_cluster: Cluster, open_page: Callable[..., Page], topic: str
 ) -> None:
-    configure(console_cluster, f"g-{topic}", errors_deadletterqueue_topic_name=f"dlq.{topic}")
+    read_as_share_group(
+        console_cluster, f"g-{topic}", topic, errors_deadletterqueue_topic_name=f"dlq.{topic}"
+    )
     wide = open_page()
     urls = pages_from(wide, "/", f"/topics/{topic}", "/topics?internal=yes")
     assert len(urls) >= 20, urls
@@ -79,7 +81,9 @@ def test_every_button_of_every_page_can_be_pressed(
     console_cluster: Cluster, page: Page, topic: str
 ) -> None:
     """No press ends in a failure of the server or of a script; a refusal is an answer."""
-    configure(console_cluster, f"g-{topic}", errors_deadletterqueue_topic_name=f"dlq.{topic}")
+    read_as_share_group(
+        console_cluster, f"g-{topic}", topic, errors_deadletterqueue_topic_name=f"dlq.{topic}"
+    )
     failures: list[str] = []
     page.on("response", lambda answer: _note(failures, answer.status, answer.url))
     pressed = 0
