@@ -52,7 +52,8 @@ class Traffic:
         held = 0
         async for hosted in _in_slices(tuple(self._table.by_name.values())):
             one = hosted.partition
-            held += one.role is Role.LEADER and bool(one.producers.txns)
+            # Ended transactions may stay in the table until the last stable offset is looked up.
+            held += one.role is Role.LEADER and len(one.producers.txns) > 0
         return TrafficCounters(
             started_ms=self._started_ms,
             at_ms=at_ms,

@@ -4,6 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+from broker.core.open_txns import OpenTxns
 from broker.core.partition import Role
 from broker.shell.counters import BrokerCounters
 from broker.shell.partitions.traffic import SLICE, Traffic
@@ -11,7 +12,12 @@ from manual_clock import ManualClock
 
 
 def partition(role: Role, *, is_open: bool) -> Any:
-    producers = SimpleNamespace(txns=[1] if is_open else [])
+    """A partition with a transaction that is open, or has ended."""
+    txns = OpenTxns()
+    txns.begin(7, 0)
+    if not is_open:
+        txns.end(7, 1)
+    producers = SimpleNamespace(txns=txns)
     return SimpleNamespace(partition=SimpleNamespace(role=role, producers=producers))
 
 
