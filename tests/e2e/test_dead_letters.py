@@ -1,6 +1,7 @@
 """Dead letters of share groups at real processes."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from e2e.clusters import Cluster, started_cluster
@@ -44,6 +45,28 @@ def test_a_rejected_record_is_copied_once_and_archived(cluster: Cluster) -> None
         "__dlq.errors.message": b"Offset rejected by client.",
     }
     letters.end()
+
+
+@pytest.mark.feature("V02")
+def test_letters_are_committed_by_brokers_that_do_not_verify_transactions(
+    tmp_path: Path,
+) -> None:
+    unverified = {"transaction.partition.verification.enable": False}
+    running = started_cluster(
+        tmp_path,
+        txn_coordinators=1,
+        share_coordinators=1,
+        overrides={"broker": BROKER | unverified, "share-coordinator": QUICK},
+    )
+    try:
+        letters = Letters(running)
+        member = letters.member()
+        assert member.take(0) == [(0, 9, 1)]
+        letters.reject(member, (2, 4))
+        letters.wait_for_letters([2, 3, 4])
+        letters.end()
+    finally:
+        running.end()
 
 
 def test_a_record_that_is_delivered_too_often_is_copied_without_its_content(

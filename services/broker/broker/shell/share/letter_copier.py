@@ -256,6 +256,11 @@ class LetterCopier:
         leader = find_leader(self._metadata.image, work.queue)
         if leader is None:
             return Problem(ErrorCode.LEADER_NOT_AVAILABLE, f"{work.queue} has no leader")
+        # A leader that verifies adds its partition to the transaction at the first batch.
+        if not self._facts.config.transaction_partition_verification_enable:
+            problem = await self._add(work, work.queue)
+            if problem is not None:
+                return problem
         request = pb.AppendRequest(
             partition=common_pb2.TopicPartition(
                 topic=work.queue.topic, topic_id=leader.topic_id, partition=work.queue.partition
@@ -288,14 +293,17 @@ class LetterCopier:
         if topic is None:
             return Problem(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no topic {SHARE_GROUP_STATE}")
         shard = shard_for_name(work.held.group_id, len(topic.partitions))
-        state = TopicPartition(SHARE_GROUP_STATE, shard)
+        return await self._add(work, TopicPartition(SHARE_GROUP_STATE, shard))
+
+    async def _add(self, work: "_Copying", partition: TopicPartition) -> Problem | None:
+        """Add a partition to the transaction."""
         added = await self._relay.add_partitions(
-            _CALLER, work.producer, [state], transactions_v2=True
+            _CALLER, work.producer, [partition], transactions_v2=True
         )
-        code = added[state]
+        code = added[partition]
         if code is ErrorCode.NONE:
             return None
-        return Problem(code, f"{state} does not take part in the transaction: {code.name}")
+        return Problem(code, f"{partition} does not take part in the transaction: {code.name}")
 
     async def _hold(self, work: "_Copying") -> Problem | None:
         write = work.held.letters.archiving(work.attempt)
