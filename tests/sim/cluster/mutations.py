@@ -224,7 +224,7 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "registers a broker before what it lost": ("cut_a_change",),
     "acknowledges before the sync": ("kill",),
     "registers damaged logs as sound": ("damage_leader",),
-    "forgets over a restart that a disk failed": ("fail_leader",),
+    "forgets over a restart that a disk failed": ("fail_syncs",),
     "takes a log that is gone for one that was never made": ("lose_disk",),
     "keeps the leader epoch when a replica is removed": ("move", "isolate"),
     "takes the logs of an old disk for sound": ("put_back", "kill"),
