@@ -2,6 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from broker.shell.cluster import controller_relay
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import ControllerEpoch
@@ -72,8 +73,9 @@ def test_a_user_whose_credential_is_not_acceptable_is_not_relayed(
 
 
 def test_without_a_controller_or_without_news_of_the_change_each_user_says_so(
-    ask: Ask, controller: StubController
+    ask: Ask, controller: StubController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(controller_relay, "ALTER_CONFIGS_TIMEOUT_MS", 1)
     controller.answers["AlterUsers"] = altered("alice", position=NOT_SEEN)
     assert alter(ask, upsertion("alice")) == {"alice": ErrorCode.REQUEST_TIMED_OUT}
     controller.answers["AlterUsers"] = TidemarkError(ErrorCode.NOT_CONTROLLER, "none")
