@@ -101,3 +101,16 @@ def list_of(*choices: str) -> ConfigKind:
         return words
 
     return ConfigKind(7, parse)
+
+
+_UNITS_MS: Final = {".minutes": 60_000, ".hours": 3_600_000}
+
+
+def in_ms(setting: str, synonym: str, value: str) -> str:
+    """Return the value of a synonym in the unit of its setting: ``log.retention.hours`` gives
+    ``retention.ms``.
+    """
+    unit_ms = next((ms for end, ms in _UNITS_MS.items() if synonym.endswith(end)), 1)
+    if unit_ms == 1 or not setting.endswith(".ms"):
+        return value
+    return str(max(-1, int(value) * unit_ms))

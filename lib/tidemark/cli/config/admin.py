@@ -6,6 +6,7 @@ from typing import Any
 from tidemark.cli.admin_client import open_admin
 from tidemark.cli.failure import CommandError
 from tidemark.client.admin.types import AlterConfig, ConfigEntry, ConfigResource
+from tidemark.model.config_values import in_ms
 from tidemark.runtime.exit_codes import ExitCode
 
 Row = dict[str, Any]
@@ -68,12 +69,15 @@ async def _entries(bootstrap: str, resource: ConfigResource) -> dict[str, Config
 
 
 def _row(entry: ConfigEntry) -> Row:
-    default = next((each.value for each in entry.synonyms if each.source == "default"), None)
+    default = next((each for each in entry.synonyms if each.source == "default"), None)
+    shown = None
+    if default is not None and default.value is not None:
+        shown = in_ms(entry.name, default.name, default.value)
     return {
         "name": entry.name,
         "value": "(secret)" if entry.is_sensitive else entry.value,
         "source": entry.source,
-        "default": entry.value if entry.is_default else default,
+        "default": entry.value if entry.is_default else shown,
         "type": entry.kind,
         "read_only": entry.is_read_only,
         "documentation": entry.documentation,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from tidemark.model.config_values import in_ms
 
 from controller.console import figures, formats, names
 from controller.console.pages.config_table import source_words
@@ -28,6 +29,7 @@ def make_environment(static: StaticFiles) -> Environment:
     )
     environment.globals.update(
         brief=formats.brief,
+        in_ms=in_ms,
         whole=formats.whole,
         path=names.path,
         query=names.query,
