@@ -339,6 +339,13 @@ def test_metadata_names_brokers_topics_and_leaders(
     assert {one.leader_id for one in topic.partitions} == {1}
 
 
+@pytest.mark.feature("Y01")
+def test_metadata_describe_a_topic_once_however_often_it_is_named(wire: Wire) -> None:
+    wire.metadata("named-often", create=True)
+    found = wire.metadata(*["named-often"] * 1_000, "nothing", "nothing").topics
+    assert [one.topic for one in found] == ["named-often", "nothing"]
+
+
 def test_metadata_of_what_is_not_there(wire: Wire) -> None:
     unknown, bad = wire.metadata("nothing", "no good").topics
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

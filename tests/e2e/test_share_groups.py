@@ -366,7 +366,10 @@ def test_records_of_a_key_are_shared_in_order(scene: Scene) -> None:
     assert one.take(0, records=1, share_acquire_mode=RECORD_LIMIT) == [(0, 0, 1)]
     assert two.take(0) == [(2, 3, 1)], "key a is held by another member"
     assert one.acknowledge((0, 0, ACCEPT)) is NONE
-    assert two.take() == [(1, 1, 1), (4, 5, 1)], "its next record, and all that follow"
+    following = two.take()
+    if len(following) == 1:  # keys are read a batch at a time: those of 4 and 5 may come later
+        following += two.take()
+    assert following == [(1, 1, 1), (4, 5, 1)], "its next record, and all that follow"
     assert one.fetch(wait_ms=0) == {}
 
 

@@ -80,7 +80,9 @@ def _answer(
             describe.topic(topic) for topic in image.topics.values() if describe.allowed(topic.name)
         ]
     else:
-        topics = [describe.query(query, refused or {}) for query in request.topics]
+        # As in Kafka, a topic is answered once: a request may name one with many partitions often.
+        named = dict.fromkeys(request.topics)
+        topics = [describe.query(query, refused or {}) for query in named]
     operations = AUTHORIZED_OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
         operations = facts.authorizer.authorized_operations(connection.requester, CLUSTER)
