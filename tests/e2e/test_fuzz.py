@@ -48,8 +48,6 @@ TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
     "compacted": {"cleanup.policy": "compact"},
 }
 COORDINATION: Final = {
-    # Floods are pipelined: a turn of the loop over thousands of frames takes seconds when busy.
-    "event.loop.stall.ms": 120_000,
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
     "share.coordinator.state.topic.num.partitions": 3,

@@ -31,6 +31,7 @@ from broker.shell.listener.replies import (
     bytes_in,
     framed,
 )
+from broker.shell.listener.turn import TURN_FRAMES_MAX, TURN_S_MAX, Turn
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +41,6 @@ LARGE_FRAME_BYTES: Final = 128 * 1024
 FRAME_BYTES_MIN: Final = 8
 QUEUED_PARTS_MAX: Final = 512
 HELD_BYTES_UNCHECKED: Final = 64 * 1024
-TURN_BYTES_MAX: Final = 512 * 1024
-"""Bytes of one connection after which the loop serves the others. Without the bound it reads up to
-32 times from a socket that fills the buffer each time.
-"""
 SMALL_FRAMES_BEFORE_SHRINK: Final = 64
 
 _LENGTH: Final = struct.Struct(">i")
@@ -54,8 +51,8 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_blocked", "_buffer", "_closed", "_end", "_frame_end", "_held_bytes", "_limits", "_muted",
-        "_out", "_out_files", "_processing", "_queue", "_replies", "_resting", "_small_frames",
-        "_start", "_starved", "_stopped", "_swept_bytes", "_transport", "_turn_bytes", "_view",
+        "_out", "_out_files", "_processing", "_queue", "_replies", "_small_frames", "_start",
+        "_starved", "_stopped", "_swept_bytes", "_transport", "_turn", "_view",
         "address", "began_s", "ending", "frame_bytes", "frame_bytes_max", "frame_ms", "headers",
         "listener", "listener_name", "login", "order", "peer", "produce_prefix_bytes",
         "repeated_produces", "requester", "times", "touched", "unhandled",
@@ -87,8 +84,9 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0  # bytes of answers that the queue does not have yet
         self._processing = self._blocked = self._muted = self._starved = False
         self._stopped = False  # a whole frame that may not be taken yet
-        self._turn_bytes = self._swept_bytes = 0  # read since others were served; sent till a sweep
-        self._resting = self._closed = False
+        self._swept_bytes = 0  # sent till a sweep
+        self._turn = Turn(listener.loop, self._process)
+        self._closed = False
 
     # -- called by asyncio
 
@@ -156,26 +154,20 @@ class Connection(asyncio.BufferedProtocol):
         self.touched = True
         if self._closed:
             return
-        if self._end in (self._frame_end, len(self._view)):
-            self._turn_bytes += nbytes
-            if self._turn_bytes >= TURN_BYTES_MAX:
-                self._resting = True
-                self.listener.loop.call_soon(self._rested)
-        else:
-            self._turn_bytes = 0  # the socket is empty: the loop serves the next connection
+        is_full = self._end in (self._frame_end, len(self._view))
         self._process()
-
-    def _rested(self) -> None:
-        """Continue after the turn of the other connections."""
-        self._resting, self._turn_bytes = False, 0
-        self._update_reading()
+        if not is_full:
+            self._turn.emptied()
+        elif self._turn.filled(nbytes):
+            self._update_reading()
 
     # -- frames
 
     def _process(self) -> None:
-        """Take every whole frame, send what was answered, and make room for the next bytes."""
-        frames_left = True
-        while frames_left:
+        """Take whole frames until the turn is over, send what was answered, and make room for the
+        next bytes.
+        """
+        if not self._turn.is_over:
             self._processing = True
             try:
                 frames_left = self._take_frames()
@@ -183,15 +175,14 @@ class Connection(asyncio.BufferedProtocol):
                     self._flush()
             finally:
                 self._processing = False
-            if self._closed:
-                return
-            frames_left = frames_left and not self._muted and not self._must_wait()
+            if frames_left and not self._muted and not self._must_wait():
+                self._turn.end()
         self._update_reading()
 
     def _take_frames(self) -> bool:
-        """Take frames. Returns True if it stopped early, because too much was unanswered."""
+        """Take frames. Returns True if it stopped early: for the others, or too much waits."""
         handle, order = self.listener.router.handle, self.order
-        first = True
+        taken, ends_s = 0, 0.0
         while not self._closed:
             view, start = self._view, self._start
             available = self._end - start
@@ -210,19 +201,22 @@ class Connection(asyncio.BufferedProtocol):
                 return True
             # Bytes unsent before these frames are counted once; what the frames add, as it grows.
             if (
-                first
+                not taken
                 or self._replies
                 or self._held_bytes > HELD_BYTES_UNCHECKED
                 or len(self._out) > QUEUED_PARTS_MAX
             ) and self._must_wait():
                 return True
-            first = False
             self.frame_ms = 0
             self._start = start + 4 + size
             self._small_frames = 0 if size > BUFFER_BYTES_USUAL else self._small_frames + 1
             handle(self, view[start + 4 : start + 4 + size])
             if self._stopped:
                 self._start = start
+                return True
+            taken += 1
+            ends_s = ends_s or self.began_s + TURN_S_MAX
+            if self.began_s > ends_s or taken >= TURN_FRAMES_MAX:
                 return True
         if not self._closed:
             self._settle()
@@ -437,7 +431,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._closed or self._transport is None:
             return
-        must_block = self._resting or self._muted or self._starved or self._must_wait()
+        must_block = self._turn.is_over or self._muted or self._starved or self._must_wait()
         if must_block and not self._blocked:
             self._blocked = True
             self._transport.pause_reading()

@@ -6,11 +6,13 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
-from broker.shell.listener.connection import BUFFER_BYTES_USUAL, TURN_BYTES_MAX, Connection
+from broker.shell.listener.connection import BUFFER_BYTES_USUAL, Connection
 from broker.shell.listener.request_router import RequestRouter
+from broker.shell.listener.turn import TURN_BYTES_MAX, TURN_FRAMES_MAX, TURN_S_MAX
 from unit.broker.shell.broker_worlds import World
 from unit.broker.shell.conftest import make_listener
 
@@ -18,12 +20,15 @@ READS_MAX = 32
 
 
 class Frames:
-    """What was taken, by size; nothing is answered."""
+    """What was taken, by size, each frame within ``frame_s``; nothing is answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, frame_s: float = 0.0) -> None:
         self.sizes: list[int] = []
+        self._frame_s, self._now_s = frame_s, 1.0
 
-    def handle(self, _: Connection, frame: memoryview) -> None:
+    def handle(self, connection: Connection, frame: memoryview) -> None:
+        connection.began_s = self._now_s
+        self._now_s += self._frame_s
         self.sizes.append(len(frame))
 
 
@@ -84,6 +89,43 @@ def turns(frame_bytes: int, count: int, *, look: Callable[[Client], None]) -> li
     read = asyncio.run(main())
     assert frames.sizes == [frame_bytes] * count
     return read
+
+
+def frames_per_turn(count: int, *, frame_s: float) -> list[int]:
+    """The small frames taken in each turn, after one read has brought them all."""
+    stream = (struct.pack(">i", 20) + bytes(20)) * count
+    frames = Frames(frame_s)
+
+    async def main() -> list[int]:
+        listener = make_listener(World().parts, cast("RequestRouter", frames))
+        client, connection = Client(stream), Connection(listener)
+        connection.connection_made(client)
+        assert client.readable(connection) == len(stream)
+        taken = [len(frames.sizes)]
+        while taken[-1] < count:
+            assert not client.reading
+            await asyncio.sleep(0)
+            taken.append(len(frames.sizes))
+        await asyncio.sleep(0)
+        assert client.reading
+        connection.connection_lost(None)
+        client.close()
+        return [now - before for before, now in pairwise([0, *taken])]
+
+    return asyncio.run(main())
+
+
+def test_a_turn_ends_once_its_frames_took_their_time() -> None:
+    assert frames_per_turn(100, frame_s=TURN_S_MAX / 9.5) == [11] * 9 + [1]
+
+
+def test_no_turn_takes_a_third_request_after_one_that_took_long() -> None:
+    assert frames_per_turn(6, frame_s=1.0) == [2, 2, 2]
+
+
+def test_a_turn_takes_a_bounded_number_of_frames() -> None:
+    count = 2 * TURN_FRAMES_MAX + 7
+    assert frames_per_turn(count, frame_s=0.0) == [TURN_FRAMES_MAX, TURN_FRAMES_MAX, 7]
 
 
 @pytest.mark.parametrize("frame_bytes", [1_000, 64 << 10, 300 << 10, 1 << 20, 3 << 20])
