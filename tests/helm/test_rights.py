@@ -1,12 +1,11 @@
 """Rights of the chart's roll: it works with those of its Role, and with none of them missing."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from helm.chart import named, rendered
-from tidemark.kubernetes.api import Document, KubernetesError
+from tidemark.kubernetes.api import Document, KubernetesError, Request
 from tidemark.kubernetes.work import Surroundings, Work
 from unit.tidemark.kubernetes.memory_api import MemoryApi
 
@@ -22,16 +21,11 @@ class LimitedApi(MemoryApi):
         super().__init__()
         self._rights = rights
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        body: Document | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Document:
-        if "/proxy/" not in path and asked(method, urlsplit(path).path) not in self._rights:
-            raise KubernetesError(403, "Forbidden", f"{method} {path}")
-        return super().call(method, path, body, headers)
+    def send(self, request: Request) -> Document:
+        path = request.path
+        if "/proxy/" not in path and asked(request.method, urlsplit(path).path) not in self._rights:
+            raise KubernetesError(403, "Forbidden", f"{request.method} {path}")
+        return super().send(request)
 
 
 def asked(method: str, path: str) -> Right:

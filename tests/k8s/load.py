@@ -2,8 +2,10 @@
 
 import threading
 import time
+from abc import abstractmethod
+from functools import partial
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from waiting import PATIENCE_MS, PATIENCE_S
@@ -20,10 +22,31 @@ class Acknowledged(NamedTuple):
     at_s: float
 
 
-class Load:
+class Background:
+    """Work on a thread of its own, from the start of a block to its end."""
+
+    def __init__(self, name: str) -> None:
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Work until ``_ended`` is set."""
+
+
+class Load(Background):
     """An idempotent producer that writes to every partition of a topic in turn until stopped."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__("load")
         self.acknowledged: list[Acknowledged] = []
         self.failed: list[str] = []
         self._bootstrap = bootstrap
@@ -36,19 +59,12 @@ class Load:
                 "message.timeout.ms": PATIENCE_MS,
             }
         )
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._write, name="load")
 
-    def __enter__(self) -> "Load":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self._producer.flush(PATIENCE_S)
 
-    def _write(self) -> None:
+    def _run(self) -> None:
         number = 0
         while not self._ended.wait(_PAUSE_S):
             partition = number % PARTITIONS
@@ -81,29 +97,34 @@ class Load:
             [it.value for it in self.acknowledged if it.partition == partition]
             for partition in range(PARTITIONS)
         ]
-        assert [self._read(partition) for partition in range(PARTITIONS)] == written
+        read = partial(read_partition, self._bootstrap, self._topic)
+        assert [read(partition) for partition in range(PARTITIONS)] == written
 
-    def _read(self, partition: int) -> list[bytes]:
-        """Values of a partition from its beginning to its end."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": "check",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-            }
-        )
-        consumer.assign([TopicPartition(self._topic, partition, 0)])
-        values: list[bytes] = []
-        try:
-            while True:
-                message = consumer.poll(PATIENCE_S)
-                assert message is not None, f"partition {partition}: no end"
-                error = message.error()
-                if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    return values
-                assert error is None or error.retriable(), error
-                if error is None:
-                    values.append(message.value() or b"")
-        finally:
-            consumer.close()
+
+def read_partition(
+    bootstrap: str, topic: str, partition: int, *, isolation: str = "read_uncommitted"
+) -> list[bytes]:
+    """Values of a partition from its beginning to its end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "check",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    values: list[bytes] = []
+    try:
+        while True:
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None, f"partition {partition}: no end"
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                return values
+            assert error is None or error.retriable(), error
+            if error is None:
+                values.append(message.value() or b"")
+    finally:
+        consumer.close()

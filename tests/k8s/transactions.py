@@ -1,10 +1,11 @@
 """Transactions from outside of the cluster, some aborted, and what read_committed must show."""
 
-import threading
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Final, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
+from k8s.load import Background, read_partition
 from waiting import PATIENCE_S
 
 PARTITIONS: Final = 3
@@ -12,10 +13,11 @@ _ABORTED_EVERY: Final = 3
 _PAUSE_S: Final = 0.02
 
 
-class Transactions:
+class Transactions(Background):
     """A producer that writes its number to every partition in one transaction, until stopped."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__("transactions")
         self.committed: list[bytes] = []
         self.fatal: list[str] = []
         self.taken_back = 0
@@ -29,17 +31,10 @@ class Transactions:
                 "message.timeout.ms": 60_000,
             }
         )
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="transactions")
 
-    def __enter__(self) -> "Transactions":
+    def __enter__(self) -> Self:
         self._producer.init_transactions(PATIENCE_S)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
+        return super().__enter__()
 
     def _run(self) -> None:
         number = 0
@@ -80,30 +75,5 @@ class Transactions:
     def check(self) -> None:
         """Fail unless each partition has each committed number once, in order, and no other."""
         assert self.fatal == []
-        found = [self._read(partition) for partition in range(PARTITIONS)]
-        assert found == [self.committed] * PARTITIONS
-
-    def _read(self, partition: int) -> list[bytes]:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": "check",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-            }
-        )
-        consumer.assign([TopicPartition(self._topic, partition, 0)])
-        values: list[bytes] = []
-        try:
-            while True:
-                message = consumer.poll(PATIENCE_S)
-                assert message is not None, f"partition {partition}: no end"
-                error = message.error()
-                if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    return values
-                assert error is None or error.retriable(), error
-                if error is None:
-                    values.append(message.value() or b"")
-        finally:
-            consumer.close()
+        read = partial(read_partition, self._bootstrap, self._topic, isolation="read_committed")
+        assert [read(partition) for partition in range(PARTITIONS)] == [self.committed] * PARTITIONS

@@ -9,9 +9,10 @@ import os
 import ssl
 import urllib.error
 import urllib.request
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 Document = dict[str, Any]
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -29,12 +30,20 @@ class KubernetesError(Exception):
         self.reason = reason
 
 
-class KubernetesApi(Protocol):
+class Request(NamedTuple):
+    """Request to the API server. ``path`` has its query; ``body`` is a JSON document."""
+
+    method: str
+    path: str
+    body: Document | None
+    headers: Mapping[str, str]
+
+
+class KubernetesApi(ABC):
     """Requests to the API server."""
 
-    @property
-    def is_inside(self) -> bool:
-        """True in a pod of the cluster, where Services have names."""
+    is_inside: bool
+    """True in a pod of the cluster, where Services have names."""
 
     def call(
         self,
@@ -44,6 +53,13 @@ class KubernetesApi(Protocol):
         headers: Mapping[str, str] | None = None,
     ) -> Document:
         """Return the document of an answer. Raises KubernetesError."""
+        content = {} if body is None else {"Content-Type": "application/json"}
+        merged = {"Accept": "application/json", **content, **(headers or {})}
+        return self.send(Request(method, path, body, merged))
+
+    @abstractmethod
+    def send(self, request: Request) -> Document:
+        """Return the document that a request is answered with. Raises KubernetesError."""
 
 
 class _Answer(NamedTuple):
@@ -68,7 +84,7 @@ def is_in_pod() -> bool:
     return "KUBERNETES_SERVICE_HOST" in os.environ and (ACCOUNT / "token").exists()
 
 
-class PodApi:
+class PodApi(KubernetesApi):
     """API with the service account of this pod."""
 
     is_inside = True
@@ -79,20 +95,15 @@ class PodApi:
         self._server = f"https://{host}:{os.environ['KUBERNETES_SERVICE_PORT']}"
         self._trusted = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        body: Document | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Document:
-        """Return the document of an answer. Raises KubernetesError."""
+    def send(self, request: Request) -> Document:
+        """Return the document that a request is answered with. Raises KubernetesError."""
         token = (ACCOUNT / "token").read_text()  # it is replaced every hour
-        all_headers = {**_headers(body, headers), "Authorization": f"Bearer {token}"}
-        data = None if body is None else json.dumps(body).encode()
-        url = f"{self._server}{path}"
+        headers = {**request.headers, "Authorization": f"Bearer {token}"}
+        data = None if request.body is None else json.dumps(request.body).encode()
+        url = f"{self._server}{request.path}"
         return fetch(
-            urllib.request.Request(url, data, all_headers, method=method), trusted=self._trusted
+            urllib.request.Request(url, data, headers, method=request.method),
+            trusted=self._trusted,
         )
 
 
@@ -107,7 +118,7 @@ def fetch(request: urllib.request.Request, *, trusted: ssl.SSLContext | None = N
         raise KubernetesError(0, "", f"{request.host}: {error}") from None
 
 
-class KubeconfigApi:
+class KubeconfigApi(KubernetesApi):
     """API with a context of a kubeconfig. Raises ImportError without the extra ``k8s``, and
     KubernetesError if there is no such context.
     """
@@ -122,34 +133,23 @@ class KubeconfigApi:
         except config.ConfigException as error:
             raise KubernetesError(0, "", str(error)) from None
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        body: Document | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Document:
-        """Return the document of an answer. Raises KubernetesError."""
+    def send(self, request: Request) -> Document:
+        """Return the document that a request is answered with. Raises KubernetesError."""
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
-        request = self._client.param_serialize(
-            method,
-            path,
-            header_params=_headers(body, headers),
-            body=body,
+        words = self._client.param_serialize(
+            request.method,
+            request.path,
+            header_params=dict(request.headers),
+            body=request.body,
             auth_settings=["BearerToken"],
         )
         try:
-            answer = self._client.call_api(*request, _request_timeout=REQUEST_TIMEOUT_S)
+            answer = self._client.call_api(*words, _request_timeout=REQUEST_TIMEOUT_S)
             content = answer.read()
         except ApiException as error:
             raise KubernetesError(error.status or 0, error.reason or "", str(error)) from None
         except HTTPError as error:
             raise KubernetesError(0, "", str(error)) from None
         return _Answer(answer.status, content).document()
-
-
-def _headers(body: Document | None, given: Mapping[str, str] | None) -> dict[str, str]:
-    content = {} if body is None else {"Content-Type": "application/json"}
-    return {"Accept": "application/json", **content, **(given or {})}

@@ -1,17 +1,16 @@
 """An API server in memory with one release: lists, evictions, deletions; REST behind a proxy."""
 
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from tidemark.kubernetes.api import Document, KubernetesError
+from tidemark.kubernetes.api import Document, KubernetesApi, KubernetesError, Request
 
 NAMESPACE = "/api/v1/namespaces/log"
 CLUSTERS = "/v3/clusters"
 WHOLE: Document = {"brokers_fenced": [], "partitions_not_whole": 0, "risks": []}
 
 
-class MemoryApi:
+class MemoryApi(KubernetesApi):
     """``answers`` has what REST says of brokers; an exception is raised."""
 
     is_inside = False
@@ -24,14 +23,9 @@ class MemoryApi:
         """Statuses that the next evictions are refused with."""
         self.done: list[str] = []
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        body: Document | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Document:
-        where = urlsplit(path).path
+    def send(self, request: Request) -> Document:
+        method, body = request.method, request.body
+        where = urlsplit(request.path).path
         if "/proxy/" in where:
             return self._rest(where.partition("/proxy")[2])
         if method == "GET":

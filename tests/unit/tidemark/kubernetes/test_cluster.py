@@ -1,5 +1,5 @@
 import pytest
-from tidemark.kubernetes.api import KubernetesError
+from tidemark.kubernetes.api import Document, KubernetesError, Request
 from tidemark.kubernetes.cluster import ReleaseOnKubernetes
 from tidemark.plans.kubernetes.replacement import DeleteClaim, DeletePod, RetainVolume, Step
 from unit.tidemark.kubernetes.memory_api import MemoryApi
@@ -12,8 +12,8 @@ class Refusing(MemoryApi):
         super().__init__()
         self.status = status
 
-    def call(self, method: str, *rest: object) -> dict[str, object]:
-        raise KubernetesError(self.status, "", method)
+    def send(self, request: Request) -> Document:
+        raise KubernetesError(self.status, "", request.method)
 
 
 @pytest.mark.feature("KU31")
