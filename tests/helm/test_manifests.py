@@ -122,12 +122,13 @@ def test_only_allowed_kinds_of_volumes_are_mounted_and_each_exists(values: Path)
 
 @pytest.mark.feature("KU17")
 @each_values
-def test_no_pod_has_a_token_but_the_roll_and_those_that_read_racks(values: Path) -> None:
+def test_no_pod_has_a_token_but_the_roll_and_those_that_are_switched_on(values: Path) -> None:
     manifests = rendered(values)
     tokens = {name for name, pod in pods(manifests) if "serviceAccountToken" in str(pod)}
     rolled = {it["metadata"]["name"] for it in manifests if it["kind"] == "Job"}
     assert len(rolled) == (values.stem != "no-roll")
-    assert tokens == {*rolled, *(["demo-broker"] if values.stem == "racks" else [])}
+    switched_on = {"racks": {"demo-broker"}, "lost-nodes": {"demo-controller"}}
+    assert tokens == {*rolled, *switched_on.get(values.stem, ())}
     assert all(pod["spec"]["automountServiceAccountToken"] is False for _, pod in pods(manifests))
 
 

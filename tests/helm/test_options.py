@@ -153,6 +153,15 @@ def test_brokers_of_one_host_count_as_many_only_on_request(tmp_path: Path) -> No
     assert broker("one-node", tmp_path).node == "node-7"
 
 
+@pytest.mark.feature("KU29")
+def test_a_controller_replaces_nothing_unless_it_is_switched_on(tmp_path: Path) -> None:
+    for values, release, wait_ms in (("default", "", 600_000), ("lost-nodes", "demo", 120_000)):
+        manifests = rendered(VALUES_FOLDER / f"{values}.yaml")
+        config = started(manifests, "controller", tmp_path, Pod("demo-controller", 0))
+        assert isinstance(config, ControllerConfig)
+        assert (config.kubernetes_release, config.kubernetes_node_lost_ms) == (release, wait_ms)
+
+
 @pytest.mark.feature("KU17")
 @pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
 def test_no_secret_is_in_a_config_map_or_an_argument(values: Path) -> None:

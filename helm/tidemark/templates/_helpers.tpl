@@ -81,6 +81,11 @@ share-coordinator: {values: shareCoordinator, id: coordinator.id, grpc: 19290, p
 {{- $hosts := list $rest $inside (printf "%s.svc" $inside) (printf "%s.svc.%s" $inside $v.clusterDomain) -}}
 {{- $_ := set $config "rest.allowed.hosts" (join "," $hosts) -}}
 {{- $_ := set $config "default.replication.factor" $factor -}}
+{{- if $v.replaceLostNodes.enabled -}}
+{{- $_ := set $config "kubernetes.release" .root.Release.Name -}}
+{{- $_ := set $config "kubernetes.namespace" .root.Release.Namespace -}}
+{{- $_ := set $config "kubernetes.node.lost.ms" (mul 1000 $v.replaceLostNodes.afterSeconds) -}}
+{{- end -}}
 {{- else if eq .role "broker" -}}
 {{- $directories := list -}}
 {{- range $i := until (int .values.storage.disks) -}}

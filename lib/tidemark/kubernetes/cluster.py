@@ -1,6 +1,7 @@
 """One release on Kubernetes: read whole, and changed step by step."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -12,6 +13,7 @@ from tidemark.kubernetes.reading import (
     read_sets,
     read_volume,
 )
+from tidemark.model.ids import WallMs
 from tidemark.plans.kubernetes.release import Claim, Pod, Release, Volume
 from tidemark.plans.kubernetes.replacement import DeleteClaim, DeletePod, RetainVolume, Step
 
@@ -79,8 +81,11 @@ class ReleaseOnKubernetes:
             if error.status not in (_NOT_FOUND, _CONFLICT):
                 raise
 
-    def report(self, set_name: str, reason: str, message: str, *, now: str) -> None:
-        """Write an Event about a StatefulSet. ``now`` is RFC 3339."""
+    def report(
+        self, set_name: str, reason: str, message: str, *, now: WallMs, is_warning: bool = True
+    ) -> None:
+        """Write an Event about a StatefulSet. ``reason`` is a word for programs."""
+        at = datetime.fromtimestamp(now / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body: Document = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -91,12 +96,12 @@ class ReleaseOnKubernetes:
                 "name": set_name,
                 "namespace": self.namespace,
             },
-            "type": "Warning",
+            "type": "Warning" if is_warning else "Normal",
             "reason": reason,
             "message": message[:1024],
             "source": {"component": "tidemark"},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
             "count": 1,
         }
         self._api.call("POST", self._path("/api/v1", "events"), body)

@@ -83,11 +83,8 @@ class Work:
         self, release: Release, node: str, *, confirmed: bool, accept_loss: bool
     ) -> Refusal | None:
         """Return why what a lost node had is not given up; None if it may be."""
-        lost = replacement.lost_on(release, node)
-        brokers = {pod.ordinal for pod, _, _ in lost if pod.component == BROKER}
-        checks = {
-            broker: self.controllers(release).can_replace(broker) for broker in sorted(brokers)
-        }
+        brokers = replacement.brokers_on(release, node)
+        checks = {broker: self.controllers(release).can_replace(broker) for broker in brokers}
         return replacement.refusal(
             release, node, checks, confirmed=confirmed, accept_loss=accept_loss
         )

@@ -11,6 +11,7 @@ from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.zk_metrics import measure_session
 from tidemark.runtime.zk_session import ZkSession
 
+from controller.admin.lost_nodes import duties
 from controller.admin.service import AdminService
 from controller.config import SERVICE, ControllerConfig
 from controller.rest.application import make_application
@@ -29,7 +30,7 @@ async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
     metrics = Metrics(SERVICE)
     measure(node, metrics)
     measure_session(session, metrics)
-    admin = AdminService(config, node, session, clock)
+    admin = AdminService(config, node, session, clock, duties(config, node, clock, metrics))
     rest = HttpServer(
         make_application(admin, config, node, metrics.registry),
         config.rest_listen,

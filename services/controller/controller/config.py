@@ -142,6 +142,19 @@ class ControllerConfig(ServiceConfig):
         description="interval of the checks for partitions that their preferred replica does"
         " not lead",
     )
+    kubernetes_release: str = Field(
+        "",
+        description="release of the Helm chart of which the active controller replaces what lost"
+        " nodes had: it gives up the claims on their volumes, so that pods start on other nodes"
+        " with empty disks; empty: it replaces nothing",
+    )
+    kubernetes_namespace: str = Field("", description="namespace of kubernetes.release")
+    kubernetes_node_lost_ms: int = Field(
+        600_000,
+        ge=0,
+        description="time for which the active controller has to find a node lost before it"
+        " replaces what the node had",
+    )
     zookeeper_connect_timeout_ms: int = Field(
         30_000, ge=100, description="time to wait for ZooKeeper at the start"
     )
@@ -149,4 +162,10 @@ class ControllerConfig(ServiceConfig):
     @model_validator(mode="after")
     def _check_advertised(self) -> Self:
         check_advertised(self.grpc_listen, self.grpc_advertised)
+        return self
+
+    @model_validator(mode="after")
+    def _check_namespace(self) -> Self:
+        if self.kubernetes_release and not self.kubernetes_namespace:
+            raise ValueError("kubernetes.release needs kubernetes.namespace")
         return self

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tidemark.cli.failure import CommandError
@@ -132,7 +131,7 @@ def plan_replacement(
 def report(work: Work, release: Release, refusal: Refusal) -> None:
     """Write an Event about a refusal, for those who watch the cluster; a line without the right."""
     set_name = f"{prefix_of(release)}-{BROKER}"
-    now = datetime.fromtimestamp(Clock().wall_ms() / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = Clock().wall_ms()
     try:
         work.on_kubernetes.report(set_name, refusal.reason, refusal.message, now=now)
     except KubernetesError as error:

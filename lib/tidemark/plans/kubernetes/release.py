@@ -107,14 +107,27 @@ class Release:
                 yield claim, self.volumes[claim.volume]
 
     def lost_nodes(self) -> list[str]:
-        """Return the nodes with volumes of this release that are gone or not ready."""
+        """Return the nodes with volumes of this release that are gone or not ready. A volume counts
+        while its pod is being made again, too.
+        """
         used = {volume.node for pod in self.pods for _, volume in self.volumes_of(pod)}
+        wanted = [f"-{each.name}-{number}" for each in self.sets for number in range(each.replicas)]
+        used |= {
+            self.volumes[claim.volume].node
+            for claim in self.claims.values()
+            if claim.volume in self.volumes and claim.name.endswith(tuple(wanted))
+        }
         return sorted(name for name in used - {""} if not self.is_node_ready(name))
 
     def is_node_ready(self, name: str) -> bool:
         """True if a node exists and is ready."""
         node = self.nodes.get(name)
         return node is not None and node.is_ready and not node.is_out_of_service
+
+    def is_node_dead(self, name: str) -> bool:
+        """True if a node was deleted, or an operator has confirmed that it does not run."""
+        node = self.nodes.get(name)
+        return node is None or node.is_out_of_service
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,14 +82,25 @@ def described(step: Step) -> str:
     return f"deleting pod {step.name} ({step.uid})"
 
 
-def lost_on(release: Release, node: str) -> list[tuple[Pod, Claim, Volume]]:
-    """Return the claims on volumes of a node that are not being deleted, with their pods."""
+def on_node(release: Release, node: str) -> list[tuple[Pod, Claim, Volume]]:
+    """Return the claims on volumes of a node, with their pods."""
     return [
         (pod, claim, volume)
         for pod in sorted(release.pods, key=lambda pod: pod.name)
         for claim, volume in release.volumes_of(pod)
-        if volume.node == node and not claim.is_deleting
+        if volume.node == node
     ]
+
+
+def lost_on(release: Release, node: str) -> list[tuple[Pod, Claim, Volume]]:
+    """Return the claims on volumes of a node that are not being deleted, with their pods."""
+    return [each for each in on_node(release, node) if not each[1].is_deleting]
+
+
+def brokers_on(release: Release, node: str) -> list[int]:
+    """Return the ids of the brokers with a claim on a volume of a node."""
+    pods = {pod.name: pod for pod, _, _ in on_node(release, node)}
+    return sorted(pod.ordinal for pod in pods.values() if pod.component == BROKER)
 
 
 def refusal(
@@ -99,17 +110,19 @@ def refusal(
     *,
     confirmed: bool = False,
     accept_loss: bool = False,
+    ours: frozenset[str] = frozenset(),
 ) -> Refusal | None:
     """Return why the volumes of this node are not given up; None if they may be.
 
     ``checks`` has a controller's answer for each broker with a volume there. ``confirmed``: an
     operator states that the node, which is not ready, does not run and will not come back.
-    ``accept_loss``: partitions of which it had the only replica may start empty.
+    ``accept_loss``: partitions of which it had the only replica may start empty. ``ours`` names
+    pods that this replacement has given a new claim already.
     """
     gates = (
         _paused(release, node),
         _node(release, node, confirmed=confirmed),
-        _others(release, node),
+        _others(release, node, ours),
         _volumes(release, node),
         _zookeeper(release, node),
         _replicas(checks, accept_loss=accept_loss),
@@ -118,7 +131,7 @@ def refusal(
 
 
 def _paused(release: Release, node: str) -> Iterator[Refusal]:
-    affected = {pod.component for pod, _, _ in lost_on(release, node)}
+    affected = {pod.component for pod, _, _ in on_node(release, node)}
     for each in release.sets:
         if each.is_paused and each.component in affected:
             yield Refusal(RefusalReason.PAUSED, f"{each.name} is annotated as paused")
@@ -138,7 +151,7 @@ def _node(release: Release, node: str, *, confirmed: bool) -> Iterator[Refusal]:
         )
 
 
-def _others(release: Release, node: str) -> Iterator[Refusal]:
+def _others(release: Release, node: str, ours: frozenset[str]) -> Iterator[Refusal]:
     others = [name for name in release.lost_nodes() if name != node]
     if others:
         yield Refusal(
@@ -146,17 +159,20 @@ def _others(release: Release, node: str) -> Iterator[Refusal]:
             f"{', '.join(sorted([node, *others]))} are lost or not ready: several nodes at once"
             " are an outage of the cluster, after which most of them come back",
         )
-    affected = {pod.name for pod, _, _ in lost_on(release, node)}
+    affected = {pod.name for pod, _, _ in on_node(release, node)} | ours
     for pod in release.pods_of(BROKER):
         if pod.name not in affected and not pod.serves:
             yield Refusal(
                 RefusalReason.OTHER_REPLACEMENT,
                 f"{pod.name} is not ready either: it may be in replacement or in restart",
             )
+    for each in release.sets:
+        if each.component == BROKER and _count(release, BROKER) < each.replicas:
+            yield Refusal(RefusalReason.OTHER_REPLACEMENT, f"{each.name} lacks a pod")
 
 
 def _volumes(release: Release, node: str) -> Iterator[Refusal]:
-    for _, _, volume in lost_on(release, node):
+    for _, _, volume in on_node(release, node):
         if not volume.is_local:
             yield Refusal(
                 RefusalReason.NOT_LOCAL, f"volume {volume.name} is not local: attach it elsewhere"
@@ -164,7 +180,7 @@ def _volumes(release: Release, node: str) -> Iterator[Refusal]:
 
 
 def _zookeeper(release: Release, node: str) -> Iterator[Refusal]:
-    if not any(pod.component == ZOOKEEPER for pod, _, _ in lost_on(release, node)):
+    if not any(pod.component == ZOOKEEPER for pod, _, _ in on_node(release, node)):
         return
     wanted = next(each.replicas for each in release.sets if each.component == ZOOKEEPER)
     serving = sum(pod.serves for pod in release.pods_of(ZOOKEEPER) if pod.node != node)

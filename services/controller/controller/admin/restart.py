@@ -85,7 +85,12 @@ async def can_restart(ctx: AdminContext, broker_id: int) -> RestartCheck:
 async def can_replace(ctx: AdminContext, broker_id: int) -> ReplacementCheck:
     """Return the risks of an empty disk for this broker. Raises AdminError."""
     require_broker(ctx, broker_id)
-    states, fenced = _states(ctx.image), _fenced(ctx.image)
+    return replacement_check(ctx.image, broker_id)
+
+
+def replacement_check(image: ClusterImage, broker_id: int) -> ReplacementCheck:
+    """Return the risks of an empty disk for a registered broker."""
+    states, fenced = _states(image), _fenced(image)
     found = replacement.replacement_risks(broker_id, states)
     return ReplacementCheck(
         broker_id=broker_id,

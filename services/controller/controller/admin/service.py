@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
@@ -49,8 +49,15 @@ class AdminService:
     """Administration of one controller. An async context manager: exit stops its tasks."""
 
     def __init__(
-        self, config: ControllerConfig, node: ControllerNode, session: ZkSession, clock: Clock
+        self,
+        config: ControllerConfig,
+        node: ControllerNode,
+        session: ZkSession,
+        clock: Clock,
+        duties: Mapping[str, Callable[[], Awaitable[None]]],
     ) -> None:
+        """``duties`` has further work by its names, which runs as long as the administration."""
+        self._duties = duties
         self._config = config
         self._node = node
         self._clock = clock
@@ -98,6 +105,7 @@ class AdminService:
                 ("events", self._shared.events.run),
                 ("operations", runner.run),
                 ("traffic", self._shared.traffic.run),
+                *self._duties.items(),
             )
         ]
         return self

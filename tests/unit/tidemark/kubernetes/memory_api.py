@@ -22,6 +22,22 @@ class MemoryApi(KubernetesApi):
         self.budget: list[int] = []
         """Statuses that the next evictions are refused with."""
         self.done: list[str] = []
+        self.claims: dict[str, Document] = {}
+        self.volumes: dict[str, Document] = {}
+
+    def lose_node(self) -> None:
+        """The broker's node is gone, with its only volume; the pod is pending."""
+        self.pods["demo-controller-0"]["spec"]["nodeName"] = "node-2"
+        pending = self.pods["demo-broker-0"] = pod("demo-broker-0", revision="new")
+        claimed = {"persistentVolumeClaim": {"claimName": "disk0"}}
+        pending["spec"] = {"volumes": [{"name": "disk0", **claimed}]}
+        pending["status"] = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
+        meta = {"name": "disk0", "uid": "7"}
+        self.claims["disk0"] = {"metadata": meta, "spec": {"volumeName": "pv-1"}}
+        rule = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
+        spec = {"local": {"path": "/a"}, "nodeAffinity": {"required": terms}}
+        self.volumes["pv-1"] = {"metadata": {"name": "pv-1"}, "spec": spec}
 
     def send(self, request: Request) -> Document:
         method, body = request.method, request.body
@@ -30,15 +46,32 @@ class MemoryApi(KubernetesApi):
             return self._rest(where.partition("/proxy")[2])
         if method == "GET":
             kind = where.rpartition("/")[2]
-            items = {"pods": list(self.pods.values()), "statefulsets": self.sets}
+            if kind in self.volumes:
+                return self.volumes[kind]
+            items = {
+                "pods": list(self.pods.values()),
+                "statefulsets": self.sets,
+                "persistentvolumeclaims": list(self.claims.values()),
+            }
             return {"items": items.get(kind, []), "metadata": {}}
         if where.endswith("/eviction") and self.budget:
             raise KubernetesError(self.budget.pop(), "", "refused")
         self.done.append(f"{method} {where.removeprefix(NAMESPACE)} {body}")
+        self._delete(method, where.rpartition("/")[2])
+        if method == "PATCH" and body is not None and self.volumes:
+            self.volumes[where.rpartition("/")[2]]["spec"].update(body["spec"])
         if where.endswith("/eviction"):
             name = where.split("/")[-2]
             self.pods[name] = pod(name, revision="new", uid=f"{name}-{len(self.done)}")
         return {}
+
+    def _delete(self, method: str, name: str) -> None:
+        """Delete a claim at once. A pod is made again, on another node, and is ready."""
+        if method == "DELETE" and name in self.claims:
+            del self.claims[name]
+        elif method == "DELETE" and name in self.pods:
+            self.pods[name] = pod(name, revision="new", uid=f"{name}-{len(self.done)}")
+            self.pods[name]["spec"]["nodeName"] = "node-2"
 
     def _rest(self, path: str) -> Document:
         if isinstance(self.answer, KubernetesError):

@@ -1,6 +1,7 @@
 import pytest
 from tidemark.kubernetes.api import Document, KubernetesError, Request
 from tidemark.kubernetes.cluster import ReleaseOnKubernetes
+from tidemark.model.ids import WallMs
 from tidemark.plans.kubernetes.replacement import DeleteClaim, DeletePod, RetainVolume, Step
 from unit.tidemark.kubernetes.memory_api import MemoryApi
 
@@ -60,6 +61,8 @@ def test_a_refusal_is_a_failure() -> None:
 def test_an_event_is_about_a_set() -> None:
     api = MemoryApi()
     on_kubernetes = ReleaseOnKubernetes(api, "log", "demo")
-    on_kubernetes.report("demo-broker", "NodeAlive", "it is ready", now="2026-01-01T00:00:00Z")
+    on_kubernetes.report("demo-broker", "NodeAlive", "it is ready", now=WallMs(0))
     assert "'kind': 'StatefulSet', 'name': 'demo-broker'" in api.done[0]
+    assert "'type': 'Warning'" in api.done[0]
+    assert "'firstTimestamp': '1970-01-01T00:00:00Z'" in api.done[0]
     assert "'reason': 'NodeAlive', 'message': 'it is ready'" in api.done[0]

@@ -26,7 +26,7 @@ def lost(**changed: dict[str, Any]) -> Release:
     return without(release(**{**pods, **changed}), node="node-1")
 
 
-def reason(found: Release, checks: Any = GONE, **options: bool) -> RefusalReason | None:
+def reason(found: Release, checks: Any = GONE, **options: Any) -> RefusalReason | None:
     refused = refusal(found, "node-1", checks, **options)
     return None if refused is None else refused.reason
 
@@ -50,7 +50,9 @@ def test_a_node_that_is_gone_alone_is_replaced() -> None:
         (release(node_1=DOWN), RefusalReason.NODE_NOT_CONFIRMED),
         (lost(node_2=DOWN), RefusalReason.SEVERAL_NODES),
         (without(lost(), node="node-0"), RefusalReason.SEVERAL_NODES),
+        (without(lost(node_2=DOWN), pod="broker-2"), RefusalReason.SEVERAL_NODES),
         (lost(broker_2=DOWN), RefusalReason.OTHER_REPLACEMENT),
+        (without(lost(), pod="broker-2"), RefusalReason.OTHER_REPLACEMENT),
         (lost(broker_0={"is_deleting": True}), RefusalReason.OTHER_REPLACEMENT),
         (lost(pv_broker_1={"is_local": False}), RefusalReason.NOT_LOCAL),
         (lost(zookeeper_2=DOWN), RefusalReason.ZOOKEEPER_MAJORITY),
@@ -81,6 +83,15 @@ def test_an_operator_may_confirm_a_dead_node_and_accept_a_loss() -> None:
     assert reason(release(node_1={"is_out_of_service": True})) is None
     assert reason(lost(), at_risk, accept_loss=True) is None
     assert reason(release(), confirmed=True) is RefusalReason.NODE_ALIVE
+
+
+@pytest.mark.feature("KU30")
+def test_what_this_replacement_has_begun_does_not_refuse_the_rest_of_it() -> None:
+    half = lost(data_broker_1={"is_deleting": True})
+    assert reason(half) is None
+    there = lost(pv_broker_1={"node": "node-3"})
+    assert reason(there, {}) is RefusalReason.OTHER_REPLACEMENT
+    assert reason(there, {}, ours=frozenset({"broker-1"})) is None
 
 
 @pytest.mark.feature("KU31")

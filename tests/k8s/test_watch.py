@@ -1,0 +1,85 @@
+"""Lost nodes under load, watched by the active controller: refused, and replaced."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from k8s.conftest import EXTERNAL, Measure, timed
+from k8s.load import Load
+from k8s.release import Release, run, write_values
+from k8s.test_nodes import broker, lab, load, lose, nodes, number_of, wait_node
+from lab.settings import node_name
+from waiting import wait_for
+
+__all__ = ["load", "nodes"]
+
+WATCH = {"enabled": True, "afterSeconds": 5}
+
+
+@pytest.fixture
+def watched(release: Release, tmp_path: Path) -> Iterator[Release]:
+    """The release with the watch switched on; switched off again in the end."""
+    before = release.revision()
+    release.install(write_values(tmp_path / "v.yaml", external=EXTERNAL, replaceLostNodes=WATCH))
+    release.wait_updated()
+    yield release
+    release.rollback(before)
+    release.wait_updated()
+
+
+def events(release: Release, reason: str) -> list[str]:
+    """Messages of the Events with a reason."""
+    found = release.objects("events", "--field-selector", f"reason={reason}")
+    return [str(event["message"]) for event in found]
+
+
+def counted(release: Release, metric: str, label: str) -> float:
+    """Sum of a counter of the controllers."""
+    program = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9392/metrics').read().decode())"
+    total = 0.0
+    for pod in release.pods("controller"):
+        argv = ("exec", pod["metadata"]["name"], "--", "python3", "-c", program)
+        for found in re.findall(
+            rf'^{metric}_total{{\w+="{label}"}} (\S+)$', release.kubectl(*argv), re.M
+        ):
+            total += float(found)
+    return total
+
+
+@pytest.mark.feature("KU29", "KU31", "KU32", "X03", "Y09")
+@pytest.mark.usefixtures("nodes")
+def test_the_watch_refuses_two_lost_nodes_and_replaces_one(
+    watched: Release, load: Load, measured: Measure
+) -> None:
+    first, second = number_of(broker(watched, 0)), number_of(broker(watched, 1))
+    with load:
+        lab("kill", first)
+        lose(load, second)
+        wait_node(first, "Unknown")
+        wait_for(
+            lambda: bool(events(watched, "SeveralNodes")), lambda: watched.kubectl("get", "events")
+        )
+        message = events(watched, "SeveralNodes")[-1]
+        assert {node_name(first), node_name(second)} <= set(re.split(r"[ ,:]+", message))
+        assert counted(watched, "tidemark_controller_node_replacement_refusals", "SeveralNodes") > 0
+        lab("start", second)
+        wait_node(second, "True")
+        # Not ready is not enough.
+        wait_for(
+            lambda: bool(events(watched, "NodeNotConfirmed")),
+            lambda: watched.kubectl("get", "events"),
+        )
+        assert number_of(broker(watched, 0)) == first
+        run("kubectl", "delete", "node", node_name(first))
+        with timed(measured, "replacement of a lost node by the watch, s"):
+            wait_for(
+                lambda: bool(events(watched, "NodeReplaced")),
+                lambda: watched.kubectl("get", "events"),
+            )
+    measured("longest gap of a partition with two nodes lost, s", load.longest_gap_s())
+    watched.wait_ready()
+    assert number_of(broker(watched, 0)) != first
+    assert events(watched, "ClaimDeleted")
+    assert counted(watched, "tidemark_controller_node_replacement_steps", "ClaimDeleted") > 0
+    load.check()
