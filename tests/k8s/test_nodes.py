@@ -35,11 +35,16 @@ def nodes() -> Iterator[None]:
     if node_count() < NODES:
         pytest.skip(f"the cluster has fewer than {NODES} nodes: make k8s-up NODES={NODES}")
     yield
+    start_all()
+    reclaim_volumes()
+
+
+def start_all() -> None:
+    """Start the nodes that do not run, and wait until all are ready."""
     for number in range(1, NODES + 1):
         if number not in node.running():
             lab("start", number)
         wait_node(number, "True")
-    reclaim_volumes()
 
 
 def lab(command: str, number: int) -> None:

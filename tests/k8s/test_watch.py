@@ -8,7 +8,16 @@ import pytest
 from k8s.conftest import EXTERNAL, Measure, timed
 from k8s.load import Load
 from k8s.release import Release, run, write_values
-from k8s.test_nodes import broker, lab, load, lose, nodes, number_of, wait_node
+from k8s.test_nodes import (
+    broker,
+    lab,
+    load,
+    lose,
+    nodes,
+    number_of,
+    start_all,
+    wait_node,
+)
 from lab.settings import node_name
 from waiting import wait_for
 
@@ -24,6 +33,7 @@ def watched(release: Release, tmp_path: Path) -> Iterator[Release]:
     release.install(write_values(tmp_path / "v.yaml", external=EXTERNAL, replaceLostNodes=WATCH))
     release.wait_updated()
     yield release
+    start_all()
     release.rollback(before)
     release.wait_updated()
 

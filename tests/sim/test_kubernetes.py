@@ -45,7 +45,7 @@ def nothing(*_: Any, **__: Any) -> Any:
 
 
 BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "a node that may still run": lambda patch: patch.setattr(replacement, "_node", nothing),
+    "a node that may still run": lambda patch: patch.setattr(replacement, "_unconfirmed", nothing),
     "replicas elsewhere": lambda patch: patch.setattr(replacement, "_replicas", nothing),
     "no wait": lambda patch: patch.setattr(
         watch.Watch, "__init__", _without_wait(watch.Watch.__init__)

@@ -121,7 +121,9 @@ def refusal(
     """
     gates = (
         _paused(release, node),
-        _node(release, node, confirmed=confirmed),
+        _alive(release, node),
+        _several(release, node),
+        _unconfirmed(release, node, confirmed=confirmed),
         _others(release, node, ours),
         _volumes(release, node),
         _zookeeper(release, node),
@@ -137,13 +139,23 @@ def _paused(release: Release, node: str) -> Iterator[Refusal]:
             yield Refusal(RefusalReason.PAUSED, f"{each.name} is annotated as paused")
 
 
-def _node(release: Release, node: str, *, confirmed: bool) -> Iterator[Refusal]:
-    found = release.nodes.get(node)
-    if found is None or found.is_out_of_service:
-        return
-    if found.is_ready:
+def _alive(release: Release, node: str) -> Iterator[Refusal]:
+    if release.is_node_ready(node):
         yield Refusal(RefusalReason.NODE_ALIVE, f"node {node} is ready")
-    elif not confirmed:
+
+
+def _several(release: Release, node: str) -> Iterator[Refusal]:
+    others = [name for name in release.lost_nodes() if name != node]
+    if others:
+        yield Refusal(
+            RefusalReason.SEVERAL_NODES,
+            f"{', '.join(sorted([node, *others]))} are lost or not ready: several nodes at once"
+            " are an outage of the cluster, after which most of them come back",
+        )
+
+
+def _unconfirmed(release: Release, node: str, *, confirmed: bool) -> Iterator[Refusal]:
+    if not confirmed and not release.is_node_dead(node):
         yield Refusal(
             RefusalReason.NODE_NOT_CONFIRMED,
             f"node {node} is not ready, but it may still run: delete the Node, give it the taint"
@@ -152,13 +164,6 @@ def _node(release: Release, node: str, *, confirmed: bool) -> Iterator[Refusal]:
 
 
 def _others(release: Release, node: str, ours: frozenset[str]) -> Iterator[Refusal]:
-    others = [name for name in release.lost_nodes() if name != node]
-    if others:
-        yield Refusal(
-            RefusalReason.SEVERAL_NODES,
-            f"{', '.join(sorted([node, *others]))} are lost or not ready: several nodes at once"
-            " are an outage of the cluster, after which most of them come back",
-        )
     affected = {pod.name for pod, _, _ in on_node(release, node)} | ours
     for pod in release.pods_of(BROKER):
         if pod.name not in affected and not pod.serves:

@@ -70,6 +70,7 @@ def test_a_node_that_comes_back_is_waited_for_again_from_the_beginning() -> None
         (release(node_1=DOWN), RefusalReason.NODE_NOT_CONFIRMED),
         (without(lost(), node="node-0"), RefusalReason.SEVERAL_NODES),
         (lost(node_2=DOWN), RefusalReason.SEVERAL_NODES),
+        (release(node_1=DOWN, node_2=DOWN), RefusalReason.SEVERAL_NODES),
         (lost(broker={"is_paused": True}), RefusalReason.PAUSED),
         (lost(zookeeper_2=DOWN), RefusalReason.ZOOKEEPER_MAJORITY),
     ],
