@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from pydantic import Field, model_validator
+from tidemark.model.broker_configs import contradiction
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.metadata import INTERNAL_LISTENER, PLAINTEXT, Endpoint
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
@@ -12,11 +13,11 @@ from tidemark.runtime.service_config import Address, CommaList, HostPort, TlsSer
 from broker.coarse_times import CoarseTimesConfig
 from broker.coordination_config import CoordinationConfig
 from broker.core.batch_rules import BATCH_RECORDS_MAX
+from broker.dynamic_config import DynamicConfig
 from broker.login_config import LoginConfig
 from broker.metrics_config import MetricsConfig
 from broker.share_config import ShareConfig
 
-_HOUR_MS: Final = 3_600_000
 _MIB: Final = 1024 * 1024
 
 Text = str | None
@@ -65,7 +66,13 @@ class Listener(NamedTuple):
 
 
 class BrokerConfig(
-    CoordinationConfig, ShareConfig, MetricsConfig, CoarseTimesConfig, LoginConfig, TlsServiceConfig
+    CoordinationConfig,
+    ShareConfig,
+    MetricsConfig,
+    CoarseTimesConfig,
+    DynamicConfig,
+    LoginConfig,
+    TlsServiceConfig,
 ):
     """A broker's configuration."""
 
@@ -128,10 +135,16 @@ class BrokerConfig(
     )
 
     max_connections: int = Field(
-        10_000, ge=1, description="maximum number of open connections, all listeners together"
+        10_000,
+        ge=1,
+        description="maximum number of open connections, all listeners together; may be changed at"
+        " run time, within the limit of open files",
     )
     max_connections_per_ip: int = Field(
-        10_000, ge=1, description="maximum number of open connections from one address"
+        10_000,
+        ge=0,
+        description="maximum number of open connections from one address; 0 with overrides only;"
+        " may be changed at run time",
     )
     connections_max_idle_ms: int = Field(
         600_000, ge=1_000, description="a connection without traffic for this long is closed"
@@ -295,16 +308,8 @@ class BrokerConfig(
         description="interval of the checks for retention, rolls by time and files to remove",
     )
     log_cleaner_enable: bool = Field(default=True, description="run compaction")
-    log_cleaner_backoff_ms: int = Field(
-        15_000, ge=100, description="pause of compaction when no log needs it"
-    )
     log_scrub_bytes_per_s: int = Field(
         8 * _MIB, ge=0, description="rate at which closed segments are read and checked; 0: never"
-    )
-    producer_id_expiration_ms: int = Field(
-        24 * _HOUR_MS,
-        ge=1_000,
-        description="an idempotent producer that has not written for this long is forgotten",
     )
     log_cleanup_policy: Text = _for_topics("cleanup.policy")
     compression_type: Text = _for_topics("compression.type")
@@ -355,6 +360,14 @@ class BrokerConfig(
                 f"advertised.listeners names {sorted(unknown)}, which listeners does not"
             )
         self._check_security_protocols()
+        problem = contradiction(
+            {
+                "max.connections.per.ip": str(self.max_connections_per_ip),
+                "max.connections.per.ip.overrides": self.max_connections_per_ip_overrides,
+            }
+        )
+        if problem is not None:
+            raise ValueError(problem)
         try:
             topic_config({}, self.topic_defaults())
         except InvalidConfigError as reason:

@@ -7,6 +7,7 @@ first one opens the listeners.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from tidemark.model.metadata import Endpoint
 from tidemark.model.metadata_change import Kind, MetadataChange
@@ -42,7 +43,9 @@ from broker.shell.rooms import (
 )
 from broker.shell.rpc.services import GrpcServices, make_services
 from broker.shell.seams import Seams
+from broker.shell.settings import BrokerSettings
 from broker.shell.subscribers import LISTENERS
+from broker.shell.upkeep.descriptor_budget import connections_possible
 from broker.storage.log_manager import LogManager
 
 COLD_READERS = 8
@@ -116,6 +119,7 @@ class BrokerServer:
             self.facts, self.metadata, self.partitions, self.transactions, seams.channels
         )
         self.shares = self._make_shares(seams.channels)
+        settings = BrokerSettings(self.facts, self.metadata)
         self.upkeep = build_upkeep(
             self.facts,
             self.metadata,
@@ -123,10 +127,12 @@ class BrokerServer:
             self.cluster,
             self.partitions,
             self.replication,
+            settings,
             cleaners=seams.make_workers(jobs_max=1),
             opener=seams.opener,
         )
         self.limits = connection_limits(config)
+        settings.follow(partial(self.limits.configure, connections_possible(config)))
         self._cold_readers = seams.make_threads(COLD_READERS, "cold-read")
         self.listeners = self._make_listeners()
         self._after_load = seams.after_load

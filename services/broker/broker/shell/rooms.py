@@ -53,6 +53,7 @@ from broker.shell.replication.replica_reader import ReplicaReader
 from broker.shell.replication.replica_reports import ReplicaReports
 from broker.shell.replication.suspects import Suspects
 from broker.shell.replication.throttles import Throttles
+from broker.shell.settings import BrokerSettings
 from broker.shell.share.batch_keys import BatchKeys
 from broker.shell.share.inspection import ShareInspector
 from broker.shell.share.letter_copier import LetterCopier
@@ -403,13 +404,14 @@ def build_upkeep(
     cluster: ClusterRoom,
     partitions: PartitionRoom,
     replication: ReplicationRoom,
+    settings: BrokerSettings,
     *,
     cleaners: WorkerPool,
     opener: Callable[[Disk], Callable[[], Disk]],
 ) -> UpkeepRoom:
     """Build the room of upkeep. ``cleaners`` and ``opener``: see Seams."""
     table, disks = partitions.table, partitions.disks
-    cleaning = Cleaning(facts, cleaners, opener, table=table, disks=disks)
+    cleaning = Cleaning(facts, settings, cleaners, opener, table=table, disks=disks)
     hosting = Hosting(
         facts,
         replication.manager,
@@ -436,6 +438,7 @@ def build_upkeep(
         facts,
         hosting,
         reports,
+        settings,
         table=table,
         disks=disks,
         log_moves=partitions.log_moves,

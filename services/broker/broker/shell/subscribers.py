@@ -6,6 +6,7 @@ HOSTING: Final = "hosting"
 PARKED_REQUESTS: Final = "parked-requests"
 LIVE_BROKERS: Final = "live-brokers"
 THROTTLES: Final = "throttles"
+SETTINGS: Final = "settings"
 GROUPS: Final = "groups"
 SHARES: Final = "shares"
 LISTENERS: Final = "listeners"
@@ -15,6 +16,7 @@ ACT_FIRST: Final = (HOSTING,)
 ACT_THEN: Final = (
     LIVE_BROKERS,
     THROTTLES,
+    SETTINGS,
     PARKED_REQUESTS,
     GROUPS,
     SHARES,

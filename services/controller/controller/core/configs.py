@@ -6,14 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from tidemark.model.config_values import (
-    INT_MAX,
-    ConfigKind,
-    InvalidConfigError,
-    double,
-    integer,
-    long,
-)
+from tidemark.model.broker_configs import BROKER_CONFIG_KINDS, TOPIC_KEY_OF, contradiction
+from tidemark.model.config_values import ConfigKind, InvalidConfigError
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.group_configs import GROUP_CONFIG_KINDS, check_values
 from tidemark.model.ids import BrokerId
@@ -39,20 +33,6 @@ GROUP_NAME_BYTES_MAX: Final = 255
 """Longest name of a group that may have configuration: it is the name of a znode."""
 
 _LIST_TYPE: Final = 7
-_TOPIC_KEY_OF: Final[Mapping[str, str]] = {
-    key.broker_name: key.name for key in TOPIC_CONFIG_KEYS.values() if key.broker_name
-}
-BROKER_CONFIG_KINDS: Final[Mapping[str, ConfigKind]] = {
-    **{broker: TOPIC_CONFIG_KEYS[topic].kind for broker, topic in _TOPIC_KEY_OF.items()},
-    "leader.replication.throttled.rate": long(0),
-    "follower.replication.throttled.rate": long(0),
-    "max.connections": integer(0),
-    "max.connections.per.ip": integer(0),
-    "max.connection.creation.rate": integer(0, INT_MAX),
-    "log.cleaner.io.max.bytes.per.second": double(1, float(INT_MAX) * INT_MAX),
-}
-"""Configuration of a broker that may change while it runs."""
-
 Configs = dict[str, str]
 
 
@@ -85,7 +65,7 @@ def _check_size(configs: Mapping[str, str]) -> None:
 
 def topic_defaults(broker: Mapping[str, str]) -> Configs:
     """Return the topic defaults that a broker's configuration sets, by the names of topic keys."""
-    return {_TOPIC_KEY_OF[name]: value for name, value in broker.items() if name in _TOPIC_KEY_OF}
+    return {TOPIC_KEY_OF[name]: value for name, value in broker.items() if name in TOPIC_KEY_OF}
 
 
 def decide_alter_configs(
@@ -147,7 +127,7 @@ def _alter_broker(cluster: Cluster, item: ConfigResource) -> dict[str, Configs]:
     _check_broker(cluster, item)
     name = item.resource_name
     present = cluster.image.broker_configs.get(name, {})
-    texts = {broker: TOPIC_CONFIG_KEYS[topic].default for broker, topic in _TOPIC_KEY_OF.items()}
+    texts = {broker: TOPIC_CONFIG_KEYS[topic].default for broker, topic in TOPIC_KEY_OF.items()}
     texts |= cluster.image.broker_configs.get(CLUSTER_WIDE, {})
     configs = _altered(present, item, BROKER_CONFIG_KINDS, texts)
     if name != CLUSTER_WIDE and MIN_INSYNC in configs:
@@ -157,8 +137,12 @@ def _alter_broker(cluster: Cluster, item: ConfigResource) -> dict[str, Configs]:
             " leaving the ISR rests on one minimum (KIP-966)",
         )
     _check_size(configs)
+    _check_dynamic(configs)
     for key, value in configs.items():
         _check_broker_value(key, value)
+    problem = contradiction(configs)
+    if problem is not None:
+        raise TidemarkError(ErrorCode.INVALID_REQUEST, problem)
     try:
         topic_config({}, topic_defaults(configs))
     except InvalidConfigError as error:
@@ -208,18 +192,22 @@ def _check_broker(cluster: Cluster, item: ConfigResource) -> None:
         raise TidemarkError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
 
 
-def _check_broker_value(name: str, text: str) -> None:
-    """Raise INVALID_REQUEST, where a topic's key has INVALID_CONFIG: KAFKA-13609."""
-    kind = BROKER_CONFIG_KINDS.get(name)
-    if kind is None:
-        near = difflib.get_close_matches(name, BROKER_CONFIG_KINDS, n=1)
+def _check_dynamic(configs: Mapping[str, str]) -> None:
+    """Raise INVALID_REQUEST, with Kafka's message, for settings that only a restart changes."""
+    fixed = [name for name in configs if name not in BROKER_CONFIG_KINDS]
+    if fixed:
+        near = difflib.get_close_matches(fixed[0], BROKER_CONFIG_KINDS, n=1)
         raise TidemarkError(
             ErrorCode.INVALID_REQUEST,
-            f"Cannot update these configs dynamically: {name}"
+            f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
             + (f"; did you mean {near[0]}?" if near else ""),
         )
+
+
+def _check_broker_value(name: str, text: str) -> None:
+    """Raise INVALID_REQUEST, where a topic's key has INVALID_CONFIG: KAFKA-13609."""
     try:
-        kind.parse(text)
+        BROKER_CONFIG_KINDS[name].parse(text)
     except InvalidConfigError as error:
         raise TidemarkError(
             ErrorCode.INVALID_REQUEST, f"Invalid value {text} for configuration {name}: {error}"

@@ -15,6 +15,7 @@ from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.reader import PartitionReader
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.replication.replica_reports import ReplicaReports
+from broker.shell.settings import BrokerSettings
 from broker.shell.share.state import ShareState
 from broker.shell.upkeep.maintenance import Maintenance
 from broker.storage.log_manager import LogManager
@@ -198,6 +199,7 @@ def maintenance(world: World) -> Maintenance:
         parts.facts,
         world.hosting,
         reports_of(world),
+        BrokerSettings(parts.facts, parts.metadata),
         table=parts.partitions.table,
         disks=parts.partitions.disks,
         log_moves=parts.partitions.log_moves,

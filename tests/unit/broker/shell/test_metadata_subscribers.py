@@ -49,7 +49,7 @@ async def metadata_of_a_broker(path: Path) -> MetadataCache:
         (Kind.PARTITIONS, ["hosting", "parked-requests", "shares"]),
         (Kind.TOPIC_CONFIGS, ["hosting", "parked-requests"]),
         (Kind.BROKERS, ["hosting", "live-brokers", "parked-requests"]),
-        (Kind.BROKER_CONFIGS, ["hosting", "throttles", "parked-requests"]),
+        (Kind.BROKER_CONFIGS, ["hosting", "throttles", "settings", "parked-requests"]),
         (Kind.GROUP_CONFIGS, ["shares"]),
         (Kind.USERS, []),
         (Kind.ACLS, []),

@@ -106,7 +106,12 @@ def test_replacing_all_unsets_keys_that_are_not_named() -> None:
         (
             ConfigResource(BROKER, "", (ConfigChange("log.dir", SET, "/x"),)),
             ErrorCode.INVALID_REQUEST,
-            "Cannot update these configs dynamically: log.dir",
+            "Cannot update these configs dynamically: [log.dir]",
+        ),
+        (
+            ConfigResource(BROKER, "", (ConfigChange("max.connections.per.ip", SET, "0"),)),
+            ErrorCode.INVALID_REQUEST,
+            "only if max.connections.per.ip.overrides property is set",
         ),
         (
             ConfigResource(BROKER, "1", (ConfigChange("log.retention.ms", SET, "x"),)),

@@ -12,6 +12,7 @@ from types import UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
+from tidemark.model.broker_configs import BROKER_CONFIG_KINDS
 from tidemark.model.config_values import INT_MAX
 from tidemark.model.group_configs import GROUP_CONFIG_KEYS, GroupConfigKey
 from tidemark.model.ids import BrokerId
@@ -74,9 +75,7 @@ class ShownConfig(NamedTuple):
 
 
 class BrokerKey(NamedTuple):
-    """One key of a broker. Only defaults of topic configuration and the rates of replication can
-    change while it runs.
-    """
+    """One key of a broker. ``is_dynamic``: it may change while the broker runs."""
 
     name: str
     type_number: int
@@ -93,9 +92,6 @@ _TYPE_NUMBERS: Final[Mapping[object, int]] = {bool: _BOOLEAN, int: _LONG, float:
 _TOPIC_KEY_BY_BROKER_NAME: Final[Mapping[str, TopicConfigKey]] = {
     key.broker_name: key for key in TOPIC_CONFIG_KEYS.values() if key.broker_name
 }
-_THROTTLES: Final = frozenset(
-    {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
-)
 _ROUND_INTERVAL: Final = "log.flush.interval.ms"
 """This setting of a broker is the interval of its background rounds, not flush.ms."""
 
@@ -121,7 +117,7 @@ def broker_keys(config_class: type[ServiceConfig]) -> Mapping[str, BrokerKey]:
             _PASSWORD if is_sensitive else _type_number_of(info),
             None if info.is_required() else shown_text(info.get_default(call_default_factory=True)),
             info.description or "",
-            is_dynamic=name in keys or name in _THROTTLES,
+            is_dynamic=name in BROKER_CONFIG_KINDS,
             is_sensitive=is_sensitive,
         )
     return dict(sorted(keys.items()))

@@ -3,9 +3,10 @@ their receive buffers.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from broker.config import BrokerConfig
+from broker.core.live_settings import LiveSettings
 
 
 class ConnectionLimits:
@@ -22,6 +23,8 @@ class ConnectionLimits:
         self.connections_max = connections_max
         self.connections_per_ip_max = connections_per_ip_max
         self.buffers_max_bytes = buffers_max_bytes
+        self.overrides: Mapping[str, int] = {}
+        """connections_per_ip_max of single addresses."""
         self.connections = 0
         self.buffered_bytes = 0
         self._by_address: dict[str, int] = {}
@@ -38,11 +41,20 @@ class ConnectionLimits:
         is one too many.
         """
         from_address = self._by_address.get(address, 0)
-        if self.connections >= self.connections_max or from_address >= self.connections_per_ip_max:
+        allowed = self.overrides.get(address, self.connections_per_ip_max)
+        if self.connections >= self.connections_max or from_address >= allowed:
             return False
         self.connections += 1
         self._by_address[address] = from_address + 1
         return True
+
+    def configure(self, connections_possible: int, settings: LiveSettings) -> None:
+        """Take the bounds of connections; those that are open stay. No more connections than
+        ``connections_possible`` are allowed, whatever is set.
+        """
+        self.connections_max = min(settings.max_connections, connections_possible)
+        self.connections_per_ip_max = settings.max_connections_per_ip
+        self.overrides = settings.max_connections_per_ip_overrides
 
     def leave(self, address: str) -> None:
         """Count an admitted connection that is closed."""

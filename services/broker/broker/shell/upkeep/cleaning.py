@@ -23,6 +23,7 @@ from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.table import PartitionTable
+from broker.shell.settings import BrokerSettings
 from broker.storage import checkpoint
 from broker.storage.checkpoint import CheckpointError
 from broker.storage.compaction import (
@@ -53,6 +54,7 @@ class Cleaning:
     def __init__(
         self,
         facts: BrokerFacts,
+        settings: BrokerSettings,
         worker: WorkerPool,
         opener: Callable[[Disk], Callable[[], Disk]],
         *,
@@ -62,6 +64,7 @@ class Cleaning:
         """``opener`` makes the function with which ``worker`` opens a disk of this broker."""
         self._config = facts.config
         self._clock = facts.clock
+        self._settings = settings
         self._table = table
         self._disks = disks
         self._worker = worker
@@ -90,7 +93,7 @@ class Cleaning:
         while True:
             due = self._dirtiest()
             if due is None or not await self._is_cleaned(*due):
-                await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1_000)
+                await self._settings.rest(lambda now: now.log_cleaner_backoff_ms)
 
     async def _is_cleaned(self, hosted: HostedPartition, plan: CleaningPlan) -> bool:
         """Clean one partition. Returns True if the round was completed."""
@@ -192,6 +195,7 @@ class Cleaning:
                 for one in hosted.log.producers.entries()
             },
         )
+        began = self._clock.now_ms()
         result = await self._worker.run(clean_segments, self._opener(disk), job)
         if result.damage is not None:
             if self._is_hosted(hosted):
@@ -212,6 +216,10 @@ class Cleaning:
                     bytes_after=result.bytes_written,
                 ),
             )
+        moved = result.bytes_read + result.bytes_written
+        await self._settings.rest(
+            lambda now: 1_000 * moved / now.log_cleaner_io_max_bytes_per_second, since=began
+        )
 
     def _swap_in(self, hosted: HostedPartition, result: CleaningResult) -> bool:
         """Swap in the result. Returns False if the partition was removed, or its segments changed,

@@ -4,6 +4,7 @@ Compared with the limit at the start, so that a connection is refused before a r
 """
 
 import logging
+import resource
 from typing import Final, NamedTuple
 
 from tidemark.runtime.exit_codes import ExitCode
@@ -46,6 +47,17 @@ def divide(config: BrokerConfig, limit: int) -> DescriptorBudget:
             ExitCode.CONFIG,
         )
     return DescriptorBudget(connections, segments)
+
+
+def connections_possible(config: BrokerConfig) -> int:
+    """Return the number of connections to which ``max.connections`` may be raised at run time:
+    within this process's limit of open files, and at least what it started with.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    directories = len(config.log_dirs)
+    segments = min(OPEN_FILES_MAX, limit // SEGMENTS_SHARE // directories)
+    left = limit - segments * directories - OTHER_DESCRIPTORS
+    return max(config.max_connections, left // DESCRIPTORS_A_CONNECTION)
 
 
 def wanted(config: BrokerConfig) -> int:

@@ -25,6 +25,7 @@ from broker.shell.partitions.hosting import Hosting
 from broker.shell.partitions.log_moves import LogMoves
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.replication.replica_reports import ReplicaReports
+from broker.shell.settings import BrokerSettings
 from broker.storage.log_manager import LogManager
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,6 @@ FAILED_REPORT_MS = 10_000
 """Time for which the end of a broker without a usable directory waits for the controller's
 answer.
 """
-EXPIRY_INTERVAL_MS = 60_000
 EXPIRED_AT_ONCE = 200
 
 
@@ -48,6 +48,7 @@ class Maintenance:
         facts: BrokerFacts,
         hosting: Hosting,
         reports: ReplicaReports,
+        settings: BrokerSettings,
         *,
         table: PartitionTable,
         disks: DiskHealth,
@@ -69,6 +70,7 @@ class Maintenance:
         self._rounds = {manager: asyncio.Lock() for manager in disks.log_managers}
         """A manager has one flush round at a time; the next one waits for it."""
         self._reports = reports
+        self._settings = settings
 
     def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start every loop; the caller cancels them."""
@@ -217,12 +219,12 @@ class Maintenance:
     async def _expire_producers(self) -> None:
         """Forget idempotent producers that were silent for long; a few partitions at a time."""
         while True:
-            await asyncio.sleep(EXPIRY_INTERVAL_MS / 1_000)
+            await self._settings.rest(lambda now: now.producer_id_expiration_check_interval_ms)
             hosted_now = list(self._table.by_name.values())
             for first in range(0, len(hosted_now), EXPIRED_AT_ONCE):
-                now = self._clock.wall_ms()
+                now, expiry_ms = self._clock.wall_ms(), self._settings.now.producer_id_expiration_ms
                 for hosted in hosted_now[first : first + EXPIRED_AT_ONCE]:
-                    hosted.partition.producers.expire(now, self._config.producer_id_expiration_ms)
+                    hosted.partition.producers.expire(now, expiry_ms)
                 await asyncio.sleep(0)
 
 

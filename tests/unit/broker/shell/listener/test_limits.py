@@ -1,6 +1,9 @@
 """Bounds that all connections share."""
 
+from broker.config import BrokerConfig
+from broker.core.live_settings import settings_in_force
 from broker.shell.listener.limits import ConnectionLimits
+from tidemark.model.ids import BrokerId
 
 
 def limits(**changes: int) -> ConnectionLimits:
@@ -41,3 +44,20 @@ def test_who_is_gone_waits_no_more() -> None:
     bound.release("a", 200, gone=True)
     assert resumed == []
     assert bound.buffered_bytes == 0
+
+
+def test_bounds_of_connections_change_and_those_that_are_open_stay() -> None:
+    bound = limits()
+    assert bound.admit("a")
+    assert bound.admit("b")
+    config = BrokerConfig(
+        broker_id=1,
+        max_connections=9,
+        max_connections_per_ip=0,
+        max_connections_per_ip_overrides="b:2",
+    )
+    bound.configure(5, settings_in_force(config, {}, BrokerId(1)))
+    assert (bound.connections, bound.connections_max) == (2, 5)
+    assert not bound.admit("a")
+    assert bound.admit("b")
+    assert not bound.admit("b")

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from broker.shell.settings import BrokerSettings
 from broker.shell.upkeep.cleaning import Cleaning
 from broker.storage import checkpoint
-from broker.storage.compaction import CHECKPOINT_NAME
+from broker.storage.compaction import CHECKPOINT_NAME, CleaningResult
 from broker.storage.log_manager import LogManager
 from broker.storage.scrubber import Scrubber
 from tidemark.model.topics import TopicPartition
@@ -32,6 +33,7 @@ def test_a_recreated_topic_is_not_taken_for_clean() -> None:
     assert orders not in checkpoint.read_offsets(disk, CHECKPOINT_NAME)
 
 
+RATE = "log.cleaner.io.max.bytes.per.second"
 COMPACTED = topic(configs={"cleanup.policy": "compact", "segment.bytes": "1048576"})
 LAGGING = topic(configs={**COMPACTED.configs, "max.compaction.lag.ms": "1"})
 
@@ -67,6 +69,7 @@ def cleaning(world: World, worker: object = None) -> Cleaning:
     parts, pool = world.parts, cast("WorkerPool", worker)
     return Cleaning(
         parts.facts,
+        BrokerSettings(parts.facts, parts.metadata),
         pool,
         lambda disk: lambda: disk,
         table=parts.partitions.table,
@@ -132,3 +135,32 @@ def test_a_segment_that_was_cut_under_the_scrubber_is_not_damaged(is_cut: bool) 
         world.disks[0].flip_bit(task.segment.path, task.segment.end - 1)
     asyncio.run(scrubbing._scrub_one(scrubber, task))
     assert (world.hosted().log.damage is None) == is_cut
+
+
+class Compacted:
+    """A worker that needs 500 ms, and finds segments that have changed meanwhile."""
+
+    def __init__(self, world: World) -> None:
+        self._clock = world.clock
+
+    async def run(self, *_: object) -> CleaningResult:
+        self._clock.advance(500)
+        return CleaningResult(bytes_read=3_000, bytes_written=1_000)
+
+
+@pytest.mark.parametrize(("rate", "pauses"), [("2000", True), ("8000", False), ("1e300", False)])
+def test_compaction_pauses_as_its_rate_demands(rate: str, pauses: bool) -> None:
+    async def story() -> None:
+        world = rolled()
+        compaction = cleaning(world, Compacted(world))
+        world.change(broker_configs_changed={"": {RATE: rate}})
+        due = compaction._dirtiest()
+        assert due is not None
+        async with asyncio.TaskGroup() as tasks:
+            round_ = tasks.create_task(compaction._is_cleaned(*due))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert round_.done() != pauses
+            world.change(broker_configs_changed={"": {RATE: "1e300"}})  # ends the pause
+
+    asyncio.run(story())
