@@ -18,6 +18,8 @@ from broker.shell.seams import machine_seams
 from controller.config import ControllerConfig
 from controller.shell.metrics import measure
 from controller.shell.node import ControllerNode
+from kafka_apis import api_rows
+from kafka_settings import broker_rows, own_rows, topic_rows
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import CollectorRegistry
 from share_coordinator.config import ShareCoordinatorConfig
@@ -178,6 +180,40 @@ def kafka_apis() -> str:
     )
 
 
+def compatibility() -> str:
+    """Kafka's APIs, and why some are not served."""
+    rows = api_rows(set(a_broker().listeners[0].router.served()))
+    return page(
+        "Kafka's APIs and Tidemark",
+        "All APIs of Kafka 4.3 with the versions that Kafka and Tidemark serve, and the reason\n"
+        "where one is not served. Clients see it in ApiVersions, which does not advertise it.\n"
+        "docs/compatibility.md compares the rest.",
+        table(("key", "API", "Kafka", "Tidemark", "not there, why"), rows),
+    )
+
+
+def kafka_settings() -> str:
+    """Kafka's settings of brokers and topics, with what each is here."""
+    return page(
+        "Kafka's settings and Tidemark",
+        "The settings of brokers and topics of Kafka 4.3. *Works*: the name means the same here.\n"
+        "*Run time*: `kafka-configs` or `tidemark config` changes it while brokers run;\n"
+        "*start*: it is an option of the services named. Own pages describe our settings:\n"
+        "broker-config.md, controller-config.md, txn-coordinator-config.md,\n"
+        "share-coordinator-config.md, topic-config.md.",
+        "## Brokers",
+        table(
+            ("setting", "type", "Kafka's default", "in Kafka", "service", "here", "state"),
+            broker_rows(),
+        ),
+        "## Topics",
+        "All of them change at run time.",
+        table(("setting", "type", "Kafka's default", "state"), topic_rows()),
+        "## Settings that Kafka does not have",
+        table(("setting", "of", "here"), own_rows()),
+    )
+
+
 def _api_row(key: ApiKey, *, is_served: bool) -> tuple[str, ...]:
     versions = APIS[key]
     name = "".join(word.capitalize() for word in key.name.split("_"))
@@ -277,6 +313,8 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "metrics": metrics,
     "exit-codes": exit_codes,
     "kafka-apis": kafka_apis,
+    "compatibility": compatibility,
+    "kafka-settings": kafka_settings,
 }
 
 

@@ -51,6 +51,8 @@ def test_every_page_is_a_title_and_tables_without_an_empty_name(pages: Pages) ->
         ("metrics", "| `kafka_server_brokertopicmetrics_bytesin_total` | counter | topic |"),
         ("exit-codes", "| 74 | `IO` |"),
         ("kafka-apis", "| 0 | Produce | 0 to 13 | 3 to 13 | 9 |"),
+        ("compatibility", "| 0 | Produce | 3 to 13 | 3 to 13 |  |"),
+        ("kafka-settings", "| `log.dir` | list |"),
     ],
 )
 def test_the_pages_say_what_the_code_says(pages: Pages, name: str, expected: str) -> None:
