@@ -37,9 +37,6 @@ ABSENT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("AlterPartition", "Envelope", "BrokerRegistration"), _BETWEEN),
     **dict.fromkeys(("BrokerHeartbeat", "AllocateProducerIds", "AssignReplicasToDirs"), _BETWEEN),
     "ControllerRegistration": _BETWEEN,
-    "UpdateFeatures": (
-        "features are finalized at the version that the brokers support, and not downgraded"
-    ),
     "UnregisterBroker": (
         "a broker that is gone for good keeps its registration until it is replaced"
     ),

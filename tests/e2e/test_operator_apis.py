@@ -111,3 +111,14 @@ def elected_after(cluster: Cluster, before: dict[str, Any]) -> dict[str, Any] | 
     except KafkaError:
         return None  # between two controllers
     return now if now["leader_epoch"] > before["leader_epoch"] else None
+
+
+@pytest.mark.feature("Y01")
+def test_levels_of_features_are_shown_and_not_changed(admin: KafkaAdminClient) -> None:
+    before = str(admin.describe_features())
+    admin.update_features({"transaction.version": 2})
+    with pytest.raises(KafkaError, match="Can't downgrade the version of this feature"):
+        admin.update_features({"transaction.version": 1})
+    with pytest.raises(KafkaError, match="as long as brokers of this release run"):
+        admin.update_features({"transaction.version": ("SAFE_DOWNGRADE", 1)})
+    assert str(admin.describe_features()) == before

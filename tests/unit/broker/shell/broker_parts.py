@@ -10,8 +10,10 @@ from broker.config import BrokerConfig
 from broker.shell.broker_server import no_lease_needed
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.api_versions import finalized_features
 from broker.shell.kafka.apis import (
     cluster_apis,
+    feature_apis,
     group_apis,
     make_router,
     partition_apis,
@@ -137,6 +139,7 @@ class BrokerParts:
             **partition_apis(self.facts, self.partitions, self.groups),
             **transaction_apis(self.facts, self.metadata, self.cluster, self.transactions),
             **group_apis(self.facts, self.metadata, self.groups),
+            **feature_apis(self.facts, finalized_features(verifies=True)),
             **share_group_apis(self.facts, self.metadata, self.cluster, self.groups),
         }
 

@@ -4,9 +4,10 @@ Hot APIs are answered inside the connection's callback. Those of the long tail r
 decoded requests. An API without a row here is not advertised.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
+from tidemark.kafka.api_versions import FinalizedFeature
 from tidemark.kafka.apis import ApiKey
 from tidemark.runtime.metadata_cache import MetadataCache
 
@@ -61,6 +62,7 @@ from broker.shell.kafka import (
     share_group_heartbeat,
     sync_group,
     txn_offset_commit,
+    update_features,
     user_credentials,
     write_txn_markers,
 )
@@ -93,6 +95,7 @@ def make_router(
     shares: ShareRoom,
 ) -> RequestRouter:
     """Make the router with every handler."""
+    finalized = api_versions.finalized_features(verifies=transactions.verifier is not None)
     hot: dict[ApiKey, HotHandler] = {
         ApiKey.PRODUCE: partial(
             produce.handle,
@@ -125,11 +128,7 @@ def make_router(
             list_offsets.handle, facts, partitions.table, partitions.lookup
         ),
         ApiKey.METADATA: partial(metadata.handle, facts, cache, cluster.auto_creation),
-        ApiKey.API_VERSIONS: partial(
-            api_versions.handle,
-            cache,
-            api_versions.finalized_features(verifies=transactions.verifier is not None),
-        ),
+        ApiKey.API_VERSIONS: partial(api_versions.handle, cache, finalized),
     }
     long_tail = {
         **topic_apis(facts, cache, cluster),
@@ -138,6 +137,7 @@ def make_router(
         **transaction_apis(facts, cache, cluster, transactions),
         **group_apis(facts, cache, groups),
         **share_group_apis(facts, cache, cluster, groups),
+        **feature_apis(facts, finalized),
     }
     if isinstance(counters.times, SpannedTimes):
         return TracedRouter(counters, hot, long_tail, spans=counters.times, metadata=cache)
@@ -209,6 +209,13 @@ def cluster_apis(
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(user_credentials.describe, facts, cache),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(user_credentials.alter, facts, cluster.relay),
     }
+
+
+def feature_apis(
+    facts: BrokerFacts, finalized: Sequence[FinalizedFeature]
+) -> Mapping[ApiKey, Handler]:
+    """Handlers about features, of which ``finalized`` are."""
+    return {ApiKey.UPDATE_FEATURES: partial(update_features.handle, facts, finalized)}
 
 
 def partition_apis(
