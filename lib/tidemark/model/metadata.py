@@ -19,6 +19,7 @@ from tidemark.model.ids import (
     PartitionEpoch,
     TopicId,
 )
+from tidemark.model.quotas import ClientQuotas, quotas_after
 from tidemark.model.scram import UserCredentials
 
 
@@ -191,6 +192,8 @@ class ClusterDelta:
     """Entries by pattern; empty for a pattern that has none left."""
     users_changed: Mapping[str, UserCredentials] = field(default_factory=dict, repr=False)
     """Credentials by user; empty for a user that has none left."""
+    quotas_changed: ClientQuotas = field(default_factory=dict)
+    """Values by entity; empty for an entity that has none left."""
 
     def narrowed(self, before: "ClusterImage") -> "ClusterDelta":
         """Return the same change of ``before``, with partitions in place of whole topics where
@@ -237,6 +240,7 @@ class ClusterImage:
     """SCRAM credentials by user, only of users that have some."""
     login_secret: bytes = field(default=b"", repr=False)
     """Secret of the cluster from which the answers to unknown users are made."""
+    quotas: ClientQuotas = field(default_factory=dict)
 
     def shard_owner(self, kind: str, shard: int) -> CoordinatorImage | None:
         """Return the coordinator that owns this shard; None while there is none."""
@@ -274,6 +278,7 @@ class ClusterImage:
             group_configs=self.group_configs_after(delta),
             acls=acls_after(self.acls, delta.acls_changed),
             users=self.users_after(delta),
+            quotas=quotas_after(self.quotas, delta.quotas_changed),
         )
 
     def _topics_after(

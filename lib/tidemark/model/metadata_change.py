@@ -35,6 +35,8 @@ class Kind(enum.Flag):
     ACLS = enum.auto()
     USERS = enum.auto()
     """Credentials of users."""
+    QUOTAS = enum.auto()
+    """Quotas of clients."""
     COORDINATORS = enum.auto()
     """Coordinator services, and owners of their shards."""
     FIRST = enum.auto()
@@ -111,6 +113,7 @@ def changes(
         Kind.GROUP_CONFIGS: image.group_configs != before.group_configs,
         Kind.ACLS: image.acls is not before.acls and image.acls != before.acls,
         Kind.USERS: image.users != before.users,
+        Kind.QUOTAS: image.quotas is not before.quotas and image.quotas != before.quotas,
         Kind.COORDINATORS: (image.coordinators, image.shards)
         != (before.coordinators, before.shards),
     }

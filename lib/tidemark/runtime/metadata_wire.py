@@ -26,6 +26,7 @@ from tidemark.model.metadata import (
     TopicImage,
 )
 from tidemark.runtime.acl_wire import read_acls, write_acls
+from tidemark.runtime.quotas_wire import read_quotas, write_quotas
 from tidemark.runtime.users_wire import read_users, write_users
 
 Configs = Mapping[str, Mapping[str, str]]
@@ -190,6 +191,7 @@ def write_delta(delta: ClusterDelta) -> controller_pb2.MetadataDelta:
         ],
         acls_changed=write_acls(delta.acls_changed),
         users_changed=write_users(delta.users_changed),
+        quotas_changed=write_quotas(delta.quotas_changed),
     )
 
 
@@ -212,6 +214,7 @@ def read_delta(wire: controller_pb2.MetadataDelta) -> ClusterDelta:
         },
         acls_changed=read_acls(wire.acls_changed),
         users_changed=read_users(wire.users_changed),
+        quotas_changed=read_quotas(wire.quotas_changed),
     )
 
 
@@ -229,6 +232,7 @@ def write_snapshot(image: ClusterImage) -> controller_pb2.MetadataSnapshot:
         acls=write_acls(image.acls),
         users=write_users(image.users),
         login_secret=image.login_secret,
+        quotas=write_quotas(image.quotas),
     )
 
 
@@ -256,6 +260,7 @@ def read_snapshot(
         acls=read_acls(wire.acls),
         users=read_users(wire.users),
         login_secret=wire.login_secret,
+        quotas=read_quotas(wire.quotas),
     )
 
 

@@ -13,6 +13,7 @@
 /acls/<digest>                       a pattern of resources and its access control list
 /configs/groups/<group>              dynamic configuration
 /users/<name>                        SCRAM credentials of a user
+/quotas/<digest>                     an entity of client quotas and its values
 /login_secret                        secret from which the answers to unknown users are made
 /producer_ids                        first producer id not allocated yet
 /coordinators/<kind>/<id>-<incarnation>  ephemeral: this coordinator replica has a session
@@ -31,6 +32,7 @@ from urllib.parse import quote, unquote
 from tidemark.model.acls import ResourcePattern
 from tidemark.model.ids import BrokerId, TopicId
 from tidemark.model.metadata import COORDINATOR_KINDS
+from tidemark.model.quotas import QuotaEntity
 from tidemark.runtime.exit_codes import ExitCode
 
 CHROOT_DEFAULT: Final = "/tidemark"
@@ -48,6 +50,7 @@ BROKER_CONFIGS: Final = "/configs/brokers"
 GROUP_CONFIGS: Final = "/configs/groups"
 ACLS: Final = "/acls"
 USERS: Final = "/users"
+QUOTAS: Final = "/quotas"
 LOGIN_SECRET: Final = "/login_secret"
 PRODUCER_IDS: Final = "/producer_ids"
 COORDINATORS: Final = "/coordinators"
@@ -65,6 +68,7 @@ PERSISTENT_PARENTS: Final = (
     GROUP_CONFIGS,
     ACLS,
     USERS,
+    QUOTAS,
     *(f"{COORDINATORS}/{kind}" for kind in COORDINATOR_KINDS),
     SHARDS,
 )
@@ -213,6 +217,12 @@ def user(name: str) -> str:
 def user_of(name: str) -> str:
     """Return the user of a child's name: the inverse of ``user``."""
     return unquote(name)
+
+
+def quotas(entity: QuotaEntity) -> str:
+    """Return the znode of an entity's quotas. The name is a digest, as that of a pattern's list."""
+    named = json.dumps(entity)
+    return f"{QUOTAS}/{sha256(named.encode()).hexdigest()}"
 
 
 def with_chroot(connect: str) -> str:

@@ -11,6 +11,7 @@ from controller.core.inputs import (
     AllocateProducerIds,
     AlterConfigs,
     AlterPartitions,
+    AlterQuotas,
     AlterReassignments,
     AlterUsers,
     ConfigChange,
@@ -31,6 +32,7 @@ from controller.core.inputs import (
     MorePartitions,
     Move,
     NewCredential,
+    QuotaAlteration,
     ReportReplicas,
     Request,
     RequestHeader,
@@ -42,6 +44,7 @@ from tidemark.model.acls import AclFilter, Permission, RawBinding
 from tidemark.model.authorization import Operation, ResourceType
 from tidemark.model.ids import NO_TOPIC_ID, BrokerId
 from tidemark.model.metadata import TXN, BrokerImage, InternalTopic, PartitionImage, TopicImage
+from tidemark.model.quotas import CONNECTION_CREATION_RATE, DEFAULT, PRODUCER_BYTE_RATE, QuotaEntity
 from tidemark.model.scram import ScramCredential, ScramMechanism
 from unit.controller.lives import Life, Script, finish
 from unit.controller.worlds import NEVER, a_broker, a_coordinator, a_topic, new_topic
@@ -224,6 +227,24 @@ def permits(life: Life) -> None:
     life.ask(lambda header: AlterUsers(header, deletions=gone))
 
 
+def limits(life: Life) -> None:
+    """Client quotas of three entities; those of one are removed again."""
+    alice, anybody, home = (
+        QuotaEntity("alice"),
+        QuotaEntity(client_id=DEFAULT),
+        QuotaEntity(ip="::1"),
+    )
+    rate = {PRODUCER_BYTE_RATE: 1_000.0}
+    entries = (
+        QuotaAlteration(alice, rate),
+        QuotaAlteration(anybody, rate),
+        QuotaAlteration(home, {CONNECTION_CREATION_RATE: 5.0}),
+    )
+    life.ask(lambda header: AlterQuotas(header, entries))
+    gone = (QuotaAlteration(alice, {}, (PRODUCER_BYTE_RATE,)),)
+    life.ask(lambda header: AlterQuotas(header, gone))
+
+
 def alter(life: Life, *resources: ConfigResource) -> None:
     life.ask(lambda header: AlterConfigs(header, resources))
 
@@ -332,6 +353,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     configures_topics,
     configures_all,
     permits,
+    limits,
     moves,
     arrives,
     calls_off,

@@ -291,6 +291,7 @@ def without_epochs(image: ClusterImage) -> list[object]:
         dict(image.broker_configs),
         dict(image.group_configs),
         dict(image.users),
+        dict(image.quotas),
         sorted(image.coordinators),
         {kind: [one.coordinator_id for one in owners] for kind, owners in image.shards.items()},
     ]

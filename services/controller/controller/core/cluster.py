@@ -25,6 +25,7 @@ from tidemark.model.metadata import (
     PartitionImage,
     TopicImage,
 )
+from tidemark.model.quotas import ClientQuotas, QuotaEntity, QuotaValues
 from tidemark.model.scram import UserCredentials
 from tidemark.model.topics import metric_name
 
@@ -53,6 +54,7 @@ class StoredCluster:
     """None: no controller has written any."""
     users: Mapping[str, UserCredentials] = field(default_factory=dict, repr=False)
     login_secret: bytes = field(default=b"", repr=False)
+    quotas: ClientQuotas = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,13 @@ class PutUser(NamedTuple):
     credentials: UserCredentials
 
 
+class PutQuotas(NamedTuple):
+    """Client quotas of an entity. Without values it is removed."""
+
+    entity: QuotaEntity
+    values: QuotaValues
+
+
 class PutProducerIds(NamedTuple):
     """The first producer id that is not allocated."""
 
@@ -156,6 +165,7 @@ StoreOp = (
     | PutGroupConfigs
     | PutAcls
     | PutUser
+    | PutQuotas
     | PutProducerIds
     | PutShards
 )
@@ -183,6 +193,7 @@ def store_ops(image: ClusterImage, change: Change) -> Iterator[StoreOp]:
     yield from starmap(PutGroupConfigs, delta.group_configs_changed.items())
     yield from starmap(PutAcls, delta.acls_changed.items())
     yield from starmap(PutUser, delta.users_changed.items())
+    yield from starmap(PutQuotas, delta.quotas_changed.items())
     if change.next_producer_id is not None:
         yield PutProducerIds(change.next_producer_id)
     yield from _shard_ops(image, delta)
@@ -248,6 +259,7 @@ class Cluster:
             acls=stored.acls,
             users=stored.users,
             login_secret=stored.login_secret,
+            quotas=stored.quotas,
         )
         self.next_producer_id = stored.next_producer_id
         self.loads = Loads()

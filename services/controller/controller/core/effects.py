@@ -69,6 +69,20 @@ class UserResults:
     users: tuple[UserResult, ...]
 
 
+class QuotaResult(NamedTuple):
+    """Result of one entry of AlterQuotas."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaResults:
+    """Results of AlterQuotas, in the order of the request."""
+
+    entries: tuple[QuotaResult, ...]
+
+
 class Registered(NamedTuple):
     """Result of RegisterBroker."""
 
@@ -160,6 +174,7 @@ Result = (
     | ReportedReplicas
     | ShutdownProgress
     | UserResults
+    | QuotaResults
     | tuple[TopicResult, ...]
     | tuple[ConfigResult, ...]
     | Registered

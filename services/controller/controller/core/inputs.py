@@ -15,6 +15,7 @@ from tidemark.model.ids import (
     TopicId,
 )
 from tidemark.model.metadata import BrokerImage, CoordinatorImage, FeedPosition
+from tidemark.model.quotas import QuotaEntity, QuotaValues
 from tidemark.model.scram import ScramCredential
 
 from controller.core.cluster import StoredCluster
@@ -287,6 +288,23 @@ class AlterUsers:
     upsertions: tuple[NewCredential, ...] = ()
 
 
+class QuotaAlteration(NamedTuple):
+    """Quotas of one entity to set, and keys to remove; neither is checked yet."""
+
+    entity: QuotaEntity
+    values: QuotaValues
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AlterQuotas:
+    """Set and remove client quotas (KIP-546), each entity alone."""
+
+    header: RequestHeader
+    entries: tuple[QuotaAlteration, ...]
+    validate_only: bool = False
+
+
 class CoordinatorRef(NamedTuple):
     """One process of a coordinator replica."""
 
@@ -434,6 +452,7 @@ Request = (
     | CreateAcls
     | DeleteAcls
     | AlterUsers
+    | AlterQuotas
     | AllocateProducerIds
     | AlterPartitions
     | ReportReplicas

@@ -38,6 +38,7 @@ from controller.core.inputs import (
     AllocateProducerIds,
     AlterConfigs,
     AlterPartitions,
+    AlterQuotas,
     AlterReassignments,
     AlterUsers,
     ControlledShutdown,
@@ -62,6 +63,7 @@ from controller.core.leader_replacement import LeaderReplacement
 from controller.core.limits import Limits
 from controller.core.liveness import CoordinatorListing, LiveListing, newer, vanished
 from controller.core.producer_ids import decide_producer_ids
+from controller.core.quotas import decide_quotas
 from controller.core.reassignments import decide_reassignments
 from controller.core.registration import check_predecessor, decide_registration
 from controller.core.soundness import decide_report
@@ -270,7 +272,7 @@ class ActiveTerm:
                 return decide_create_partitions(self._cluster, request, self._defaults)
             case AlterConfigs():
                 return decide_configs(self._cluster, request)
-            case CreateAcls() | DeleteAcls() | AlterUsers():
+            case CreateAcls() | DeleteAcls() | AlterUsers() | AlterQuotas():
                 return _dispatch_access(self._cluster, request)
             case AllocateProducerIds():
                 return decide_producer_ids(self._cluster, request)
@@ -295,8 +297,10 @@ class ActiveTerm:
 
 
 def _dispatch_access(
-    cluster: Cluster, request: CreateAcls | DeleteAcls | AlterUsers
+    cluster: Cluster, request: CreateAcls | DeleteAcls | AlterUsers | AlterQuotas
 ) -> tuple[Change | None, Result]:
+    if isinstance(request, AlterQuotas):
+        return decide_quotas(cluster, request)
     if isinstance(request, AlterUsers):
         return decide_users(cluster, request)
     return decide_acls(cluster, request)

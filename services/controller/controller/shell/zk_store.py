@@ -38,6 +38,7 @@ from controller.core.cluster import (
     PutGroupConfigs,
     PutPartition,
     PutProducerIds,
+    PutQuotas,
     PutShards,
     PutTopic,
     PutUser,
@@ -100,6 +101,7 @@ class ZkStore:
         group_configs = await self._load_children(zk_paths.GROUP_CONFIGS)
         acls = await self._load_children(zk_paths.ACLS)
         users = await self._load_children(zk_paths.USERS)
+        quotas = await self._load_children(zk_paths.QUOTAS)
         shards = {
             kind: znodes.read_shards(kind, content)
             for kind, content in await self._load_children(zk_paths.SHARDS)
@@ -125,6 +127,7 @@ class ZkStore:
             constants=None if constants is None else znodes.read_constants(constants),
             users={zk_paths.user_of(name): znodes.read_user(content) for name, content in users},
             login_secret=await self._load_login_secret(),
+            quotas=dict(znodes.read_quotas(content) for _, content in quotas),
         )
 
     async def write_constants(self, constants: Constants) -> None:
@@ -275,7 +278,7 @@ class ZkStore:
                 path = zk_paths.group_configs(group)
                 data = zk_paths.encode({"configs": dict(configs)})
                 return [Put(path, data) if configs else Remove(path)]
-            case PutAcls() | PutUser():
+            case PutAcls() | PutUser() | PutQuotas():
                 return [_access_step(op)]
             case PutProducerIds(following):
                 return [Put(zk_paths.PRODUCER_IDS, zk_paths.encode({"next": following}))]
@@ -379,10 +382,13 @@ async def load_constants(session: ZkSession) -> Constants | None:
     return znodes.read_constants(zk_paths.decode(zk_paths.CONSTANTS, data))
 
 
-def _access_step(op: PutAcls | PutUser) -> Step:
+def _access_step(op: PutAcls | PutUser | PutQuotas) -> Step:
     if isinstance(op, PutAcls):
         path = zk_paths.acls(op.pattern)
         return Put(path, znodes.write_acls(*op)) if op.entries else Remove(path)
+    if isinstance(op, PutQuotas):
+        path = zk_paths.quotas(op.entity)
+        return Put(path, znodes.write_quotas(*op)) if op.values else Remove(path)
     path = zk_paths.user(op.user)
     return Put(path, znodes.write_user(op.credentials)) if op.credentials else Remove(path)
 

@@ -22,6 +22,7 @@ from tidemark.model.metadata import (
     ShardOwner,
     TopicImage,
 )
+from tidemark.model.quotas import QuotaEntity, QuotaValues
 from tidemark.model.scram import MECHANISM_NAMES, ScramCredential, UserCredentials
 from tidemark.runtime import zk_paths
 from tidemark.runtime.exit_codes import ExitCode
@@ -93,6 +94,16 @@ def read_acls(content: Content) -> tuple[ResourcePattern, frozenset[AclEntry]]:
         AclEntry(principal, host, operation, Permission(permission))
         for principal, host, operation, permission in content["entries"]
     )
+
+
+def write_quotas(entity: QuotaEntity, values: QuotaValues) -> bytes:
+    """Encode the client quotas of an entity."""
+    return zk_paths.encode({"entity": entity, "values": dict(values)})
+
+
+def read_quotas(content: Content) -> tuple[QuotaEntity, QuotaValues]:
+    """Inverse of ``write_quotas``."""
+    return QuotaEntity(*content["entity"]), dict(content["values"])
 
 
 def write_constants(constants: Constants) -> bytes:

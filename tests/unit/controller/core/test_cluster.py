@@ -10,6 +10,7 @@ from controller.core.cluster import (
     PutGroupConfigs,
     PutPartition,
     PutProducerIds,
+    PutQuotas,
     PutShards,
     PutTopic,
     PutUser,
@@ -22,6 +23,7 @@ from tidemark.model.acls import AclBinding, AclEntry, Permission, ResourcePatter
 from tidemark.model.authorization import Operation, ResourceType
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import TXN, ClusterDelta, FeedPosition, ShardOwner
+from tidemark.model.quotas import PRODUCER_BYTE_RATE, QuotaEntity
 from unit.controller.worlds import (
     a_broker,
     a_cluster,
@@ -109,6 +111,7 @@ def test_everything_else_is_one_znode_each() -> None:
         group_configs_changed={"g": {"consumer.session.timeout.ms": "1"}},
         acls_changed={ALICE.pattern: frozenset({ALICE.entry})},
         users_changed={"alice": ()},
+        quotas_changed={QuotaEntity("alice"): {PRODUCER_BYTE_RATE: 1.0}},
     )
     assert list(store_ops(a_cluster(topic).image, Change(delta, next_producer_id=7))) == [
         DropTopic(topic),
@@ -116,6 +119,7 @@ def test_everything_else_is_one_znode_each() -> None:
         PutGroupConfigs("g", {"consumer.session.timeout.ms": "1"}),
         PutAcls(ALICE.pattern, frozenset({ALICE.entry})),
         PutUser("alice", ()),
+        PutQuotas(QuotaEntity("alice"), {PRODUCER_BYTE_RATE: 1.0}),
         PutProducerIds(7),
         PutBroker(a_broker(1, fenced=True)),
     ]

@@ -24,6 +24,7 @@ from tidemark.model.metadata import (
     ShardOwner,
     TopicImage,
 )
+from tidemark.model.quotas import QuotaEntity
 from tidemark.model.scram import ScramCredential, ScramMechanism
 from tidemark.runtime.metadata_wire import (
     apply_update,
@@ -97,6 +98,8 @@ CREDENTIALS = st.lists(
     ),
     max_size=2,
 ).map(tuple)
+ENTITIES = st.builds(QuotaEntity, st.none() | NAMES, st.none() | NAMES, st.none() | NAMES)
+VALUES = st.dictionaries(NAMES, st.floats(0, 2**63), max_size=2)
 DELTAS = st.builds(
     ClusterDelta,
     brokers_changed=st.lists(BROKERS, max_size=2).map(tuple),
@@ -115,6 +118,7 @@ DELTAS = st.builds(
     group_configs_changed=st.dictionaries(NAMES, CONFIGS, max_size=2),
     acls_changed=st.dictionaries(PATTERNS, st.frozensets(ENTRIES, max_size=2), max_size=2),
     users_changed=st.dictionaries(NAMES, CREDENTIALS, max_size=2),
+    quotas_changed=st.dictionaries(ENTITIES, VALUES, max_size=2),
 )
 CONTROLLER = ControllerId(3)
 FIRST, SECOND = FeedPosition(ControllerEpoch(7), 0), FeedPosition(ControllerEpoch(7), 1)

@@ -16,6 +16,12 @@ from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_wire import read_position
 
+from broker.shell.cluster.quota_mapping import (
+    QuotaAlteration,
+    QuotaResult,
+    read_quota_results,
+    write_alter_quotas,
+)
 from broker.shell.cluster.user_mapping import (
     CredentialDeletion,
     CredentialUpsertion,
@@ -146,6 +152,36 @@ class ControllerRelay:
             for result in relayed.results
         ]
 
+    async def quotas(
+        self, caller: Caller, entries: Sequence[QuotaAlteration], *, validate_only: bool
+    ) -> list[QuotaResult]:
+        """Ask the active controller to set and remove client quotas. Returns one result for each
+        entry, in their order. This broker enforces the quotas when it answers.
+        """
+        if not entries:
+            return []
+        deadline = self._deadline(ALTER_CONFIGS_TIMEOUT_MS)
+        message = write_alter_quotas(
+            caller, entries, validate_only=validate_only, timeout_ms=ALTER_CONFIGS_TIMEOUT_MS
+        )
+        try:
+            response = await self._controller.call(
+                "AlterQuotas", message, _call_timeout_s(ALTER_CONFIGS_TIMEOUT_MS)
+            )
+        except TidemarkError as failure:
+            return [QuotaResult(failure.code, failure.message)] * len(entries)
+        relayed = read_quota_results(response)
+        if relayed.error_code is not ErrorCode.NONE:
+            return [QuotaResult(relayed.error_code)] * len(entries)
+        if len(relayed.results) != len(entries):
+            return [QuotaResult(ErrorCode.UNKNOWN_SERVER_ERROR)] * len(entries)
+        if validate_only or await self._seen(relayed, deadline):
+            return list(relayed.results)
+        return [
+            QuotaResult(ErrorCode.REQUEST_TIMED_OUT) if one.error_code is ErrorCode.NONE else one
+            for one in relayed.results
+        ]
+
     async def users(
         self,
         caller: Caller,
@@ -189,7 +225,10 @@ class ControllerRelay:
 
     async def _seen(
         self,
-        relayed: Relayed[TopicResult] | Relayed[AlterationResult] | Relayed[UserResult],
+        relayed: Relayed[TopicResult]
+        | Relayed[AlterationResult]
+        | Relayed[UserResult]
+        | Relayed[QuotaResult],
         deadline: InstantMs,
     ) -> bool:
         """True if this broker's metadata shows the change by ``deadline``; a change without effect

@@ -19,6 +19,7 @@ from broker.shell.kafka import (
     alter_configs,
     alter_share_group_offsets,
     api_versions,
+    client_quotas,
     config_resources,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -206,6 +207,8 @@ def cluster_apis(
         ),
         ApiKey.SASL_HANDSHAKE: sasl_state.handshake,
         ApiKey.SASL_AUTHENTICATE: sasl_state.authenticate,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(client_quotas.describe, facts, cache),
+        ApiKey.ALTER_CLIENT_QUOTAS: partial(client_quotas.alter, facts, cluster.relay),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(user_credentials.describe, facts, cache),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(user_credentials.alter, facts, cluster.relay),
     }

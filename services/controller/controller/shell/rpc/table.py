@@ -25,6 +25,7 @@ from controller.shell.coordinator_mapping import (
     write_shard_acquired,
 )
 from controller.shell.node import ControllerNode
+from controller.shell.quota_mapping import read_quota_changes, write_altered_quotas
 from controller.shell.replication_mapping import (
     read_elections,
     read_isr_proposals,
@@ -127,6 +128,10 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     # Credentials of users are set and removed, each user alone (KIP-554).
     "AlterUsers": _from_client(
         Operation.ALTER, _of_cluster, read_user_changes, write_altered_users
+    ),
+    # Quotas of entities are set and removed, each entity alone (KIP-546).
+    "AlterQuotas": _from_client(
+        Operation.ALTER_CONFIGS, _of_cluster, read_quota_changes, write_altered_quotas
     ),
     # A block of producer ids for one broker or coordinator, never given to another.
     "AllocateProducerIds": _from_member(read_allocation, write_producer_ids),
