@@ -41,6 +41,7 @@ GROUPS: Final[Mapping[str, GroupPlace]] = {
     "user": GroupPlace(
         "tidemark.cli.user.commands", "List, add and remove users that log in with SCRAM."
     ),
+    "quota": GroupPlace("tidemark.cli.quota.commands", "List, set and remove quotas of clients."),
     "producers": GroupPlace(
         "tidemark.cli.txn.producer_commands",
         "Show the producers of partitions: epochs, sequences, open transactions.",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tidemark.client.admin import answers as admin_answers
 from tidemark.client.admin import requests as admin_requests
 from tidemark.client.admin.groups import GroupAdmin
+from tidemark.client.admin.quotas import QuotaAdmin
 from tidemark.client.admin.share_groups import ShareGroupAdmin
 from tidemark.client.admin.transactions import TransactionAdmin
 from tidemark.client.admin.types import (
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 
-class Admin(GroupAdmin, ShareGroupAdmin, TransactionAdmin, UserAdmin):
+class Admin(GroupAdmin, ShareGroupAdmin, TransactionAdmin, UserAdmin, QuotaAdmin):
     """Client for administration: ``async with Admin("host:9092") as admin: await
     admin.create_topics([NewTopic("orders", 3)])``.
 

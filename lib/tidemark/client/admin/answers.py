@@ -17,7 +17,7 @@ Key = TypeVar("Key", bound=Hashable)
 def error_codes(answer: long_tail.Struct) -> set[int]:
     """Return the error codes of a response, at its top level and of each resource."""
     codes = {getattr(answer, "error_code", 0)}
-    for name in ("topics", "responses", "results"):
+    for name in ("topics", "responses", "results", "entries"):
         for result in getattr(answer, name, None) or ():
             codes.add(getattr(result, "error_code", 0))
     return codes

@@ -62,3 +62,7 @@ class Admin(SyncClient[AsyncAdmin]):
     describe_users = blocking(AsyncAdmin.describe_users)
     set_passwords = blocking(AsyncAdmin.set_passwords)
     delete_users = blocking(AsyncAdmin.delete_users)
+
+    describe_quotas = blocking(AsyncAdmin.describe_quotas)
+    alter_quotas = blocking(AsyncAdmin.alter_quotas)
+    remove_quotas = blocking(AsyncAdmin.remove_quotas)

@@ -5,16 +5,41 @@ A replica in sync is never throttled: it would leave the ISR, or delay producers
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from tidemark.model.ids import BrokerId, InstantMs
-
-from broker.core.quotas import Allowance
 
 ALL_REPLICAS: Final = "*"
 CLUSTER_WIDE: Final = ""
 REST_MS_MAX: Final = 1_000
 """Longest wait of a throttled replica, since the rate may be raised meanwhile."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """Token bucket that fills at a rate up to one second's worth. It may go below zero; that debt
+    is the time to wait.
+    """
+
+    rate_per_s: int
+    tokens: float = field(init=False)
+    filled_at: InstantMs | None = None
+
+    def __post_init__(self) -> None:
+        assert self.rate_per_s > 0
+        self.tokens = float(self.rate_per_s)
+
+    def take(self, amount: int, now: InstantMs) -> int:
+        """Take ``amount`` tokens; return the time to wait in ms, at most REST_MS_MAX."""
+        if self.filled_at is not None:
+            self.tokens += (now - self.filled_at) * self.rate_per_s / 1_000
+            self.tokens = min(self.tokens, float(self.rate_per_s))
+        self.filled_at = now
+        self.tokens -= amount
+        if self.tokens >= 0:
+            return 0
+        return min(int(-self.tokens * 1_000 / self.rate_per_s) + 1, REST_MS_MAX)
 
 
 def rate_in_force(
@@ -72,4 +97,4 @@ class ReplicationThrottle:
         """Return the time in ms for which throttled replicas must wait; 0: none."""
         if self._allowance.tokens >= 0:
             return 0  # tokens only grow with time: without debt no clock is read
-        return min(self._allowance.take(0, now), REST_MS_MAX)
+        return self._allowance.take(0, now)

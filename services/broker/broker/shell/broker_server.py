@@ -44,8 +44,7 @@ from broker.shell.rooms import (
 from broker.shell.rpc.services import GrpcServices, make_services
 from broker.shell.seams import Seams
 from broker.shell.settings import BrokerSettings
-from broker.shell.subscribers import LISTENERS
-from broker.shell.upkeep.descriptor_budget import connections_possible
+from broker.shell.subscribers import LISTENERS, QUOTAS
 from broker.storage.log_manager import LogManager
 
 COLD_READERS = 8
@@ -91,7 +90,9 @@ class BrokerServer:
         self.counters.damage_found = sum(
             report.damage is not None for manager in log_managers for report in manager.reports
         )
+        self.counters.throttles = self.facts.quotas.counters
         self.metadata = make_metadata()
+        self.metadata.subscribe(QUOTAS, Kind.QUOTAS, self._take_quotas)
         self._pools = WorkerPools(_record_workers(config, seams), _record_workers(config, seams))
         self.cluster = build_cluster(self.facts, self.metadata, self.counters, seams.controller)
         self.partitions = build_partitions(
@@ -243,6 +244,9 @@ class BrokerServer:
         for listener in self.listeners:
             await listener.open()
         return self.config.endpoints({one.name: one.port for one in self.listeners})
+
+    def _take_quotas(self, change: MetadataChange) -> None:
+        self.facts.quotas.configure(change.image.quotas)
 
     def _let_clients_in(self, _: MetadataChange) -> None:
         self._after_load()

@@ -1,11 +1,13 @@
 """Counters of the hot path: plain integers, incremented on the event loop."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.metrics import SECONDS_BUCKETS, TimingsFamily
 
 from broker.shell.request_times import RequestTimes
+from broker.shell.throttling import ThrottleCounters
 
 API_KEYS_MAX: Final = 128
 
@@ -91,6 +93,7 @@ class BrokerCounters:
         "replication_bytes_out",
         "request_errors",
         "requests",
+        "throttles",
         "times",
         "topics",
     )
@@ -116,6 +119,8 @@ class BrokerCounters:
         self.topics: dict[str, TopicCounters] = {}
         self.internal_topics_refused: dict[str, Refusals] = {}
         self.logins: dict[str, LoginCounters] = {}
+        self.throttles: Mapping[str, ThrottleCounters] = {}
+        """By kind of quota."""
         self.connections_total = 0
         self.connections_refused = 0
         self.closed_idle = 0

@@ -8,7 +8,7 @@ from tidemark.model.ids import BrokerId
 from tidemark.runtime.clock import Clock
 
 from broker.config import BrokerConfig
-from broker.core.quotas import Quotas
+from broker.shell.throttling import Throttling
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,10 @@ class BrokerFacts:
     dice: Dice
     """Spreads retries."""
     authorizer: Authorizer
-    quotas: Quotas
+    quotas: Throttling
 
     @staticmethod
     def of(config: BrokerConfig, clock: Clock, dice: Dice) -> "BrokerFacts":
-        """Facts of a broker that allows every operation and sets no quotas."""
-        return BrokerFacts(BrokerId(config.broker_id), config, clock, dice, Authorizer(), Quotas())
+        """Facts of a broker that allows every operation, without quotas yet."""
+        broker_id, quotas = BrokerId(config.broker_id), Throttling(clock)
+        return BrokerFacts(broker_id, config, clock, dice, Authorizer(), quotas)

@@ -7,6 +7,7 @@ PARKED_REQUESTS: Final = "parked-requests"
 LIVE_BROKERS: Final = "live-brokers"
 THROTTLES: Final = "throttles"
 SETTINGS: Final = "settings"
+QUOTAS: Final = "quotas"
 GROUPS: Final = "groups"
 SHARES: Final = "shares"
 LISTENERS: Final = "listeners"
@@ -17,6 +18,7 @@ ACT_THEN: Final = (
     LIVE_BROKERS,
     THROTTLES,
     SETTINGS,
+    QUOTAS,
     PARKED_REQUESTS,
     GROUPS,
     SHARES,

@@ -53,7 +53,7 @@ async def metadata_of_a_broker(path: Path) -> MetadataCache:
         (Kind.GROUP_CONFIGS, ["shares"]),
         (Kind.USERS, []),
         (Kind.ACLS, []),
-        (Kind.QUOTAS, []),
+        (Kind.QUOTAS, ["quotas"]),
         (Kind.COORDINATORS, []),
         (Kind.FIRST, ["hosting", "parked-requests", "listeners"]),
         (Kind.POSITION, EVERY_IMAGE),

@@ -98,6 +98,8 @@ class Fetch:
         """
         parts, request, plan = self._parts, self._request, self._plan
         left = min(request.bytes_max, parts.facts.config.fetch_max_bytes)
+        if parts.facts.quotas.limits_fetch:
+            left = self._within_quota(left)
         allowed = self._allowed()
         reads: list[Read] = []
         size_bytes, failed = 0, False
@@ -130,6 +132,11 @@ class Fetch:
                 continue
             reads.append(Read(key, hosted, outcome, cached))
         return Reads(reads, size_bytes, failed)
+
+    def _within_quota(self, bytes_max: int) -> int:
+        """Return how many bytes the quota allows in one answer."""
+        principal, client_id = self._connection.requester.principal, self._header.client_id
+        return self._parts.facts.quotas.fetch_bytes_max(principal, client_id, bytes_max)
 
     def _rests(
         self,
@@ -306,9 +313,9 @@ class Fetch:
 
     def _throttle(self, size_bytes: int) -> int:
         quotas = self._parts.facts.quotas
-        if not quotas.enabled:
+        if not quotas.limits_fetch:
             return 0
-        now = self._parts.facts.clock.now_ms()
-        throttle_ms = quotas.fetched(self._connection.requester.principal, size_bytes, now)
+        principal = self._connection.requester.principal
+        throttle_ms = quotas.fetched(principal, self._header.client_id, size_bytes)
         self._connection.mute(throttle_ms)
         return throttle_ms

@@ -60,7 +60,7 @@ def handle(
         connection.put_back(parts.parked.requests)
         return
     prefix_bytes = connection.produce_prefix_bytes
-    if prefix_bytes and len(body) > prefix_bytes and not parts.facts.quotas.enabled:
+    if prefix_bytes and len(body) > prefix_bytes and not parts.facts.quotas.limits_produce:
         known = connection.repeated_produces.get(bytes(body[:prefix_bytes]))
         if known is not None and known.version == header.api_version:
             records = produce_repeated.records_behind(body, prefix_bytes)
@@ -181,7 +181,11 @@ def _handle_request(
                     partition, error_code, base_offset, append_ms, log_start, message
                 )
             )
-    throttle_ms = _throttle(parts, connection, size_bytes) if parts.facts.quotas.enabled else 0
+    throttle_ms = 0
+    if parts.facts.quotas.limits_produce:
+        principal = connection.requester.principal
+        throttle_ms = parts.facts.quotas.produced(principal, header.client_id, size_bytes)
+        connection.mute(throttle_ms)
     if produce is not None:
         produce.finish(throttle_ms)
     elif acks != 0:
@@ -196,14 +200,6 @@ def _is_usual(hosted: HostedPartition, records: memoryview | None, version: int)
         and not hosted.turns
         and (hosted.rule is None or not must_inspect(hosted, records, None))
     )
-
-
-def _throttle(parts: ProduceParts, connection: Connection, size_bytes: int) -> int:
-    throttle_ms = parts.facts.quotas.produced(
-        connection.requester.principal, size_bytes, parts.facts.clock.now_ms()
-    )
-    connection.mute(throttle_ms)
-    return throttle_ms
 
 
 _Place = tuple[list[ProducePartitionResult], int]

@@ -70,6 +70,9 @@ class ReplicaFetch(Fetch):
             arrived_at=self._arrived_at,
         )
 
+    def _within_quota(self, bytes_max: int) -> int:
+        return bytes_max
+
     def _rests(
         self,
         hosted: HostedPartition,

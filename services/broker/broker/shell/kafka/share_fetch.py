@@ -355,9 +355,9 @@ class ShareFetch:
 
     def _throttle(self, size_bytes: int) -> int:
         quotas = self._parts.facts.quotas
-        if not quotas.enabled:
+        if not quotas.limits_fetch:
             return 0
-        now = self._parts.facts.clock.now_ms()
-        throttle_ms = quotas.fetched(self._connection.requester.principal, size_bytes, now)
+        principal = self._connection.requester.principal
+        throttle_ms = quotas.fetched(principal, self._header.client_id, size_bytes)
         self._connection.mute(throttle_ms)
         return throttle_ms

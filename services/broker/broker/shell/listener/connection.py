@@ -23,6 +23,7 @@ from broker.core.login import Login
 from broker.core.parked import Parked
 from broker.core.request_order import RequestOrder
 from broker.shell.listener.connection_host import ConnectionHost
+from broker.shell.listener.muting import Mute
 from broker.shell.listener.replies import (
     LENGTH_AND_ID,
     RESPONSE_TAGS,
@@ -50,9 +51,9 @@ class Connection(asyncio.BufferedProtocol):
     """Connection of one client."""
 
     __slots__ = (
-        "_blocked", "_buffer", "_closed", "_end", "_frame_end", "_held_bytes", "_limits", "_muted",
-        "_out", "_out_files", "_processing", "_queue", "_replies", "_small_frames", "_start",
-        "_starved", "_stopped", "_swept_bytes", "_transport", "_turn", "_view",
+        "_blocked", "_buffer", "_closed", "_end", "_frame_end", "_held_bytes", "_limits", "_mute",
+        "_muted", "_out", "_out_files", "_processing", "_queue", "_replies", "_small_frames",
+        "_start", "_starved", "_stopped", "_swept_bytes", "_transport", "_turn", "_view",
         "address", "began_s", "ending", "frame_bytes", "frame_bytes_max", "frame_ms", "headers",
         "listener", "listener_name", "login", "order", "peer", "produce_prefix_bytes",
         "repeated_produces", "requester", "times", "touched", "unhandled",
@@ -66,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = self.address = ""
         self.touched, self.ending = True, False
         self.headers = HeaderReader()
-        self.order = RequestOrder()
+        self.order, self._mute = RequestOrder(), Mute()
         self.times, self.listener_name = listener.counters.times, listener.name
         self.unhandled: Reply | None = None
         self.began_s, self.produce_prefix_bytes = 0.0, 0
@@ -128,12 +129,12 @@ class Connection(asyncio.BufferedProtocol):
         for reply in replies:
             if reply.on_gone is not None:
                 reply.on_gone()
-        self._out = []
+        self._mute.cancel()
         self.listener.parked.forget_room(self._go_on)
         if self.address:
             self._limits.release(self, len(self._buffer), gone=True)
             self.listener.gone(self)
-        self._view, self._buffer = memoryview(b""), bytearray(0)
+        self._out, self._view, self._buffer = [], memoryview(b""), bytearray(0)
 
     def eof_received(self) -> bool:
         """Keep answering a client that has closed its side; TLS closes both directions."""
@@ -451,19 +452,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def mute(self, throttle_ms: int) -> None:
         """Take no request for this long: enforces a quota."""
-        if throttle_ms > 0 and not self._muted:
+        if throttle_ms > 0 and not self._closed:
             self._muted = True
-            self.listener.loop.call_later(throttle_ms / 1_000, self._unmute)
+            self._mute.extend(throttle_ms, self.listener.loop, self._unmute)
 
     def _unmute(self) -> None:
-        self._muted = False
         if not self._closed and not self.ending:
+            self._muted = False
             self._process()
 
     def stop_reading(self) -> None:
         """Drain: answer open requests, take no new ones."""
-        self._muted = True
-        self.ending = True
+        self._muted = self.ending = True
         self._update_reading()
 
     def close(self, reason: str) -> None:

@@ -22,7 +22,14 @@ from broker.metrics_config import MetricsConfig
 from broker.shell.counters import BrokerCounters
 from broker.shell.groups.group_lag import GroupLag
 from broker.shell.listener.limits import ConnectionLimits
-from broker.shell.metrics import groups, logins, partition_series, replication, share_groups
+from broker.shell.metrics import (
+    groups,
+    logins,
+    partition_series,
+    quotas,
+    replication,
+    share_groups,
+)
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.request_times import api_name
@@ -78,6 +85,7 @@ class BrokerCollector(Collector):
         )
         yield from self._network()
         yield from logins.families(measured.counters.logins)
+        yield from quotas.families(measured.counters.throttles)
         yield from self._times()
         yield from share_groups.families(measured.shares)
         yield partition_series.stable_lags(measured.table)

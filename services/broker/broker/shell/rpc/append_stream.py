@@ -115,9 +115,9 @@ class AppendStream:
                 await parts.parked.wait_room()
             outcome = await self._write(hosted, command)
         throttle_ms = 0
-        if parts.facts.quotas.enabled:
+        if parts.facts.quotas.limits_produce and not hosted.is_internal:
             throttle_ms = parts.facts.quotas.produced(
-                self._caller.requester.principal, len(command.batches), parts.facts.clock.now_ms()
+                self._caller.requester.principal, None, len(command.batches)
             )
         if not outcome.must_wait:
             return PendingAnswer(command.correlation_id, outcome, throttle_ms, None)

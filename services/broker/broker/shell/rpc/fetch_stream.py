@@ -137,7 +137,9 @@ class FetchStream:
                 " read it over Kafka's listener",
             )
         async with self._bytes_of_stream.hold(length), self._bytes_of_all.hold(length):
-            await self._send(hosted, command, length)
+            throttle_ms = await self._send(hosted, command, length)
+        if throttle_ms:
+            await asyncio.sleep(throttle_ms / 1_000)  # the next pull of the partition waits
 
     async def _wait_readable(self, hosted: HostedPartition, command: FetchCommand) -> ReadOutcome:
         """Return what is readable once it is enough, or once the wait has ended. Raises
@@ -184,18 +186,18 @@ class FetchStream:
             raise TidemarkError(found.error_code, found.error_code.name)
         return found
 
-    async def _send(self, hosted: HostedPartition, command: FetchCommand, length: int) -> None:
+    async def _send(self, hosted: HostedPartition, command: FetchCommand, length: int) -> int:
         """Read again and send: the log may have moved while the budgets were waited for. Never
-        sends more than was counted.
+        sends more than was counted. Returns the throttle time in ms.
         """
         found = self._read(hosted, command, length)
         batches = b""
         if 0 < _length(found) <= max(length, 1):
             batches = await self._bytes_of(hosted, command, found)
         throttle_ms = 0
-        if self._parts.facts.quotas.enabled:
+        if self._parts.facts.quotas.limits_fetch and not hosted.is_internal:
             throttle_ms = self._parts.facts.quotas.fetched(
-                self._caller.requester.principal, len(batches), self._parts.facts.clock.now_ms()
+                self._caller.requester.principal, None, len(batches)
             )
         hosted.counters.bytes_out += len(batches)
         await self._write(
@@ -210,6 +212,7 @@ class FetchStream:
                 read_committed=command.read_committed,
             )
         )
+        return throttle_ms
 
     async def _bytes_of(
         self, hosted: HostedPartition, command: FetchCommand, found: ReadOutcome

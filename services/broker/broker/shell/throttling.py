@@ -1,0 +1,70 @@
+"""Throttling: the client quotas in force on this broker, with its clock, and counts of throttles.
+
+A handler counts what a request used, writes the throttle time into its answer, and mutes the
+connection for that time (KIP-219). Internal traffic does not pass here: followers' fetches, and the
+topics of coordinators.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.model.quotas import ClientQuotas
+from tidemark.runtime.clock import Clock
+
+from broker.core.client_quotas import Client, Quotas
+
+PRODUCE: Final = "produce"
+FETCH: Final = "fetch"
+KINDS: Final = (PRODUCE, FETCH)
+
+
+@dataclass(slots=True)
+class ThrottleCounters:
+    """Throttles of one kind of quota."""
+
+    count: int = 0
+    total_ms: int = 0
+
+
+class Throttling:
+    """Quotas of clients on one broker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._now_ms = clock.now_ms
+        self._quotas = Quotas()
+        self.limits_produce = self.limits_fetch = False
+        """False while no client has such a quota: hot paths look no further."""
+        self.counters: Mapping[str, ThrottleCounters] = {one: ThrottleCounters() for one in KINDS}
+
+    def configure(self, quotas: ClientQuotas) -> None:
+        """Take the quotas of the cluster."""
+        self._quotas.configure(quotas)
+        self.limits_produce = self._quotas.produce.enabled
+        self.limits_fetch = self._quotas.fetch.enabled
+
+    def produced(self, principal: str, client_id: str | None, size_bytes: int) -> int:
+        """Count a produce request. Return the throttle time in ms."""
+        client = Client(principal, client_id or "")
+        throttle_ms = self._quotas.produce.record(client, size_bytes, self._now_ms())
+        return self._noted(PRODUCE, throttle_ms)
+
+    def fetched(self, principal: str, client_id: str | None, size_bytes: int) -> int:
+        """Count the records of a fetch. Return the throttle time in ms."""
+        client = Client(principal, client_id or "")
+        throttle_ms = self._quotas.fetch.record(client, size_bytes, self._now_ms())
+        return self._noted(FETCH, throttle_ms)
+
+    def fetch_bytes_max(self, principal: str, client_id: str | None, size_bytes: int) -> int:
+        """Return the part of ``size_bytes`` that one fetch may return: no more than a window of the
+        quota allows. A larger answer would throttle its client for longer than a window.
+        """
+        largest = self._quotas.fetch.largest(Client(principal, client_id or ""))
+        return size_bytes if largest is None else min(size_bytes, max(1, int(largest)))
+
+    def _noted(self, kind: str, throttle_ms: int) -> int:
+        if throttle_ms:
+            counters = self.counters[kind]
+            counters.count += 1
+            counters.total_ms += throttle_ms
+        return throttle_ms
