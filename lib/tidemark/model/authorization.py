@@ -44,9 +44,14 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 """Principal of a client that did not authenticate, as in Kafka."""
 
 
-MEMBER: Final = Requester(ANONYMOUS, "")
-"""Another process of the cluster. It does not authenticate yet: the listeners for other processes
-belong in a private network.
+PROCESS: Final = "Process:tidemark"
+"""Principal of the processes of the cluster. No client can log in as it: a client's principal
+begins with ``User:``.
+"""
+
+MEMBER: Final = Requester(PROCESS, "")
+"""Another process of the cluster, which may do everything. It does not authenticate yet: the
+listeners for other processes belong in a private network.
 """
 
 
@@ -115,17 +120,31 @@ def transactional_id_resource(transactional_id: str) -> Resource:
 
 
 class Authorizer:
-    """Authorizer that allows everything, until there are rules. Callers must not assume its
-    answer.
-    """
+    """Authorizer that allows everything: there are no rules. Callers must not assume its answer."""
+
+    has_rules: bool = False
+    """True if ACLs are enforced (authorizer.class.name)."""
 
     def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
         """Return True if the requester may do ``operation`` to ``resource``."""
         assert operation in SUPPORTED_OPERATIONS[resource.resource_type], (operation, resource)
         return True
 
+    def authorize_any(
+        self, requester: Requester, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Return True if the requester may do ``operation`` to at least one resource of a type,
+        which need not exist (KIP-679).
+        """
+        assert operation in SUPPORTED_OPERATIONS[resource_type], (operation, resource_type)
+        return True
+
     def authorized_operations(self, requester: Requester, resource: Resource) -> int:
-        """Return KIP-430's mask as an int32: bit n is set if operation number n is allowed."""
+        """Return KIP-430's mask as an int32: bit n is set if operation number n is allowed. As in
+        Kafka, it is 0 for who may not describe the resource.
+        """
+        if not self.authorize(requester, Operation.DESCRIBE, resource):
+            return 0
         return sum(
             1 << operation
             for operation in SUPPORTED_OPERATIONS[resource.resource_type]

@@ -22,7 +22,15 @@ from tidemark.model.acls import (
     Permission,
     ResourcePattern,
 )
-from tidemark.model.authorization import Operation, Requester, Resource, ResourceType
+from tidemark.model.authorization import (
+    PROCESS,
+    SUPPORTED_OPERATIONS,
+    Authorizer,
+    Operation,
+    Requester,
+    Resource,
+    ResourceType,
+)
 
 CACHED_MAX: Final = 20_000
 """Decisions that are kept; beyond it all are forgotten."""
@@ -38,6 +46,7 @@ _IMPLIED_BY: Final[dict[Operation, frozenset[int]]] = {
 class Reason(Enum):
     """Rule that made a decision."""
 
+    PROCESS = "process of the cluster"
     SUPER_USER = "super user"
     DENY = "denied by an ACL"
     ALLOW = "allowed by an ACL"
@@ -46,7 +55,9 @@ class Reason(Enum):
     NO_MATCH = "no ACL of the resource applies"
 
 
-_ALLOWING: Final = frozenset({Reason.SUPER_USER, Reason.ALLOW, Reason.NO_ACL_ALLOWED})
+_ALLOWING: Final = frozenset(
+    {Reason.PROCESS, Reason.SUPER_USER, Reason.ALLOW, Reason.NO_ACL_ALLOWED}
+)
 
 
 class Decision(NamedTuple):
@@ -126,8 +137,10 @@ class _TypeIndex:
                 yield rules
 
 
-class AclAuthorizer:
+class AclAuthorizer(Authorizer):
     """Decides by the entries of a cluster; ``replace`` follows their changes."""
+
+    has_rules = True
 
     def __init__(self, policy: AclPolicy, acls: Acls | None = None) -> None:
         self._policy = policy
@@ -141,6 +154,11 @@ class AclAuthorizer:
         for pattern, entries in changed.items():
             self._types[pattern.resource_type].replace(pattern, entries)
 
+    def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
+        """Return True if the requester may do ``operation`` to ``resource``."""
+        assert operation in SUPPORTED_OPERATIONS[resource.resource_type], (operation, resource)
+        return self.decide(requester, operation, resource).allowed
+
     def decide(self, requester: Requester, operation: Operation, resource: Resource) -> Decision:
         """Return the decision for an operation on one resource."""
         question = (requester, operation, resource)
@@ -153,6 +171,8 @@ class AclAuthorizer:
         return decision
 
     def _decide(self, requester: Requester, operation: Operation, resource: Resource) -> Decision:
+        if requester.principal == PROCESS:
+            return Decision(Reason.PROCESS)
         if requester.principal in self._policy.super_users:
             return Decision(Reason.SUPER_USER)
         allowing: AclBinding | None = None
@@ -171,13 +191,15 @@ class AclAuthorizer:
             return Decision(Reason.NO_MATCH)
         return Decision(Reason.NO_ACL_ALLOWED if self._policy.allow_without_acl else Reason.NO_ACL)
 
-    def decide_any(self, requester: Requester, operation: Operation, kind: ResourceType) -> bool:
+    def authorize_any(
+        self, requester: Requester, operation: Operation, resource_type: ResourceType
+    ) -> bool:
         """Return True if the operation is allowed on at least one resource of a type, which need
         not exist (authorizeByResourceType of KIP-679).
         """
-        if requester.principal in self._policy.super_users:
+        if requester.principal in (PROCESS, *self._policy.super_users):
             return True
-        patterns = self._types[kind]
+        patterns = self._types[resource_type]
         denied = _Patterns()
         allowed = _Patterns()
         for rules in (*patterns.literal.values(), *patterns.prefixed.values()):

@@ -10,6 +10,7 @@ from tidemark.model.metadata import INTERNAL_LISTENER, PLAINTEXT, Endpoint
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
 from tidemark.runtime.service_config import Address, CommaList, HostPort, TlsServiceConfig
 
+from broker.authorization_config import AuthorizationConfig
 from broker.coarse_times import CoarseTimesConfig
 from broker.coordination_config import CoordinationConfig
 from broker.core.batch_rules import BATCH_RECORDS_MAX
@@ -72,6 +73,7 @@ class BrokerConfig(
     CoarseTimesConfig,
     DynamicConfig,
     LoginConfig,
+    AuthorizationConfig,
     TlsServiceConfig,
 ):
     """A broker's configuration."""
@@ -392,6 +394,11 @@ class BrokerConfig(
                     f"listener {INTERNAL_LISTENER}: brokers do not speak {one.security_protocol}"
                     f" with one another yet; give it {PLAINTEXT} in a private network"
                 )
+        if self.authorizer_class_name and INTERNAL_LISTENER not in {one.name for one in listeners}:
+            raise ValueError(
+                f"authorizer.class.name needs a listener {INTERNAL_LISTENER}, over which brokers"
+                " replicate: on the others, ACLs hold"
+            )
         if self.speaks_tls and not self.ssl_certificate_location:
             raise ValueError(f"a listener with {SSL} or {SASL_SSL} needs ssl.certificate.location")
 

@@ -19,6 +19,7 @@ from tidemark.runtime.worker_pool import WorkerPool
 
 from broker.config import BrokerConfig, Listener
 from broker.core.login import LoginRules
+from broker.shell.cluster.acl_updates import follow_acls
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.apis import make_router
@@ -93,6 +94,7 @@ class BrokerServer:
         self.counters.throttles = self.facts.quotas.counters
         self.metadata = make_metadata()
         self.metadata.subscribe(QUOTAS, Kind.QUOTAS, self._take_quotas)
+        follow_acls(self.metadata, self.facts.authorizer)
         self._pools = WorkerPools(_record_workers(config, seams), _record_workers(config, seams))
         self.cluster = build_cluster(self.facts, self.metadata, self.counters, seams.controller)
         self.partitions = build_partitions(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from tidemark.model.authorization import Authorizer
 from tidemark.model.backoff import Dice
 from tidemark.model.ids import BrokerId
+from tidemark.protocol.acl_authorizer import AclAuthorizer
 from tidemark.runtime.clock import Clock
 
 from broker.config import BrokerConfig
@@ -25,6 +26,8 @@ class BrokerFacts:
 
     @staticmethod
     def of(config: BrokerConfig, clock: Clock, dice: Dice) -> "BrokerFacts":
-        """Facts of a broker that allows every operation, without quotas yet."""
+        """Facts of a broker without quotas yet."""
         broker_id, quotas = BrokerId(config.broker_id), Throttling(clock)
-        return BrokerFacts(broker_id, config, clock, dice, Authorizer(), quotas)
+        policy = config.acl_policy
+        authorizer = Authorizer() if policy is None else AclAuthorizer(policy)
+        return BrokerFacts(broker_id, config, clock, dice, authorizer, quotas)

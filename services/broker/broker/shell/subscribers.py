@@ -2,6 +2,7 @@
 
 from typing import Final
 
+AUTHORIZER: Final = "authorizer"
 HOSTING: Final = "hosting"
 PARKED_REQUESTS: Final = "parked-requests"
 LIVE_BROKERS: Final = "live-brokers"
@@ -12,8 +13,10 @@ GROUPS: Final = "groups"
 SHARES: Final = "shares"
 LISTENERS: Final = "listeners"
 MEMBERSHIP: Final = "membership"
-ACT_FIRST: Final = (HOSTING,)
-"""Subscribers that act before a new image is shown: its partitions are hosted by then."""
+ACT_FIRST: Final = (AUTHORIZER, HOSTING)
+"""Subscribers that act before a new image is shown: by then its ACLs are enforced, and its
+partitions are hosted.
+"""
 ACT_THEN: Final = (
     LIVE_BROKERS,
     THROTTLES,

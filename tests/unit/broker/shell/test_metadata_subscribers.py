@@ -52,7 +52,7 @@ async def metadata_of_a_broker(path: Path) -> MetadataCache:
         (Kind.BROKER_CONFIGS, ["hosting", "throttles", "settings", "parked-requests"]),
         (Kind.GROUP_CONFIGS, ["shares"]),
         (Kind.USERS, []),
-        (Kind.ACLS, []),
+        (Kind.ACLS, ["authorizer"]),
         (Kind.QUOTAS, ["quotas"]),
         (Kind.COORDINATORS, []),
         (Kind.FIRST, ["hosting", "parked-requests", "listeners"]),

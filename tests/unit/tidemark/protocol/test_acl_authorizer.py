@@ -70,7 +70,7 @@ def test_a_super_user_is_allowed_in_spite_of_a_deny() -> None:
     policy = AclPolicy(frozenset({"User:alice"}))
     denied = authorizer(binding("*", ALL_OPERATIONS, Permission.DENY), policy=policy)
     assert denied.decide(ALICE, Operation.WRITE, topic("t")).reason is Reason.SUPER_USER
-    assert denied.decide_any(ALICE, Operation.WRITE, ResourceType.TOPIC)
+    assert denied.authorize_any(ALICE, Operation.WRITE, ResourceType.TOPIC)
 
 
 def test_a_deny_wins_and_is_named() -> None:
@@ -158,7 +158,7 @@ def test_any_resource_is_allowed_if_some_name_is(
 ) -> None:
     index = authorizer(*bindings, policy=AclPolicy(allow_without_acl=everyone))
     some = any(plain(bindings, operation, name, everyone=everyone) for name in NAMES)
-    assert index.decide_any(ALICE, operation, ResourceType.TOPIC) == some
+    assert index.authorize_any(ALICE, operation, ResourceType.TOPIC) == some
 
 
 @given(st.lists(st.lists(BINDINGS, max_size=4), max_size=4), OPERATIONS, st.sampled_from(NAMES))

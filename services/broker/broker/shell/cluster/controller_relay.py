@@ -4,8 +4,8 @@ and answers once this broker's own metadata shows them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import Message
 from tidemark.model.errors import ErrorCode, TidemarkError
@@ -55,6 +55,18 @@ RELAY_TIMEOUT_MS_MAX: Final = 300_000
 
 ALTER_CONFIGS_TIMEOUT_MS: Final = 30_000
 """Timeout of requests that alter configuration or users: in Kafka's protocol they carry none."""
+
+
+class HasCode(Protocol):
+    """Result of one part of a change."""
+
+    @property
+    def error_code(self) -> ErrorCode:
+        """Outcome of this part."""
+        ...
+
+
+ResultT = TypeVar("ResultT", bound=HasCode)
 
 
 class PartitionAnswer(NamedTuple):
@@ -217,20 +229,26 @@ class ControllerRelay:
             for one in relayed.results
         ]
 
+    async def change(
+        self, method: str, message: Message, read: Callable[[Any], Relayed[ResultT]]
+    ) -> tuple[tuple[ResultT, ...], bool]:
+        """Ask the active controller for a change of another kind. Returns its results, and True
+        if this broker's metadata shows the change. Raises TidemarkError.
+        """
+        deadline = self._deadline(ALTER_CONFIGS_TIMEOUT_MS)
+        timeout_s = _call_timeout_s(ALTER_CONFIGS_TIMEOUT_MS)
+        relayed = read(await self._controller.call(method, message, timeout_s))
+        if relayed.error_code is not ErrorCode.NONE:
+            raise TidemarkError(relayed.error_code, "the controller refused the change")
+        return relayed.results, await self._seen(relayed, deadline)
+
     async def feed(self, caller: Caller) -> FeedDescription:
         """Ask the active controller for its feed. Raises TidemarkError."""
         message = write_describe_feed(caller)
         timeout_s = _call_timeout_s(TRIGGER_TIMEOUT_MS)
         return read_feed(await self._controller.call("DescribeFeed", message, timeout_s))
 
-    async def _seen(
-        self,
-        relayed: Relayed[TopicResult]
-        | Relayed[AlterationResult]
-        | Relayed[UserResult]
-        | Relayed[QuotaResult],
-        deadline: InstantMs,
-    ) -> bool:
+    async def _seen(self, relayed: Relayed[ResultT], deadline: InstantMs) -> bool:
         """True if this broker's metadata shows the change by ``deadline``; a change without effect
         shows at once.
         """

@@ -14,6 +14,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka import (
+    acls,
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_configs,
@@ -205,6 +206,9 @@ def cluster_apis(
         ApiKey.ALTER_CONFIGS: partial(
             alter_configs.handle_replace, facts, cache, cluster.relay, coordinator
         ),
+        ApiKey.DESCRIBE_ACLS: partial(acls.describe, facts, cache),
+        ApiKey.CREATE_ACLS: partial(acls.create, facts, cluster.relay),
+        ApiKey.DELETE_ACLS: partial(acls.delete, facts, cluster.relay),
         ApiKey.SASL_HANDSHAKE: sasl_state.handshake,
         ApiKey.SASL_AUTHENTICATE: sasl_state.authenticate,
         ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(client_quotas.describe, facts, cache),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
-from tidemark.model.authorization import CLUSTER, OPERATIONS_NOT_REQUESTED, Operation
+from tidemark.model.authorization import CLUSTER, OPERATIONS_NOT_REQUESTED
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.metadata_cache import MetadataCache
 
@@ -25,7 +25,7 @@ async def handle(
     """Describe live brokers, and on request the fenced ones. The controller id names a broker that
     relays to the controller.
     """
-    refused = _refusal(facts, request, context)
+    refused = _refusal(request)
     if refused is not None:
         error_code, message = refused
         return {"error_code": int(error_code), "error_message": message, "brokers": []}
@@ -44,9 +44,7 @@ async def handle(
     }
 
 
-def _refusal(
-    facts: BrokerFacts, request: Struct, context: RequestContext
-) -> tuple[ErrorCode, str] | None:
+def _refusal(request: Struct) -> tuple[ErrorCode, str] | None:
     if request.endpoint_type == CONTROLLERS:
         return (
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -57,8 +55,6 @@ def _refusal(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             f"Unsupported endpoint type {request.endpoint_type}",
         )
-    if not facts.authorizer.authorize(context.requester, Operation.DESCRIBE, CLUSTER):
-        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed."
     return None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
-from tidemark.model.authorization import CLUSTER, Operation
+from tidemark.model.authorization import CLUSTER, Operation, ResourceType
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_PRODUCER
 from tidemark.model.topics import TRANSACTION_STATE
@@ -60,7 +60,11 @@ def _refusal(facts: BrokerFacts, request: Struct, context: RequestContext) -> Er
     if request.transactional_id is not None:
         if not may(facts, context, Operation.WRITE, request.transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif not facts.authorizer.authorize(context.requester, Operation.IDEMPOTENT_WRITE, CLUSTER):
+    elif not facts.authorizer.authorize(
+        context.requester, Operation.IDEMPOTENT_WRITE, CLUSTER
+    ) and not facts.authorizer.authorize_any(
+        context.requester, Operation.WRITE, ResourceType.TOPIC
+    ):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tidemark.codec.control_record import EndTxnMarker
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import CLUSTER, Operation
-from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 from tidemark.protocol.shard import Writer
 
@@ -29,7 +29,7 @@ async def handle(
     if not (
         _may(facts, context, Operation.ALTER) or _may(facts, context, Operation.CLUSTER_ACTION)
     ):
-        raise TidemarkError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
+        return _refused(request)
     written = [
         [
             (
@@ -73,6 +73,29 @@ def _write(
         marker.transaction_version >= BUMPED_FROM,
     )
     return markers.write(hosted, ending)
+
+
+def _refused(request: Struct) -> dict[str, object]:
+    """Refuse every partition: the response has no error of its own."""
+    code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return {
+        "markers": [
+            {
+                "producer_id": marker.producer_id,
+                "topics": [
+                    {
+                        "name": topic.name,
+                        "partitions": [
+                            {"partition_index": one, "error_code": code}
+                            for one in topic.partition_indexes
+                        ],
+                    }
+                    for topic in marker.topics
+                ],
+            }
+            for marker in request.markers
+        ]
+    }
 
 
 async def _row(markers: MarkerWriter, partition: int, written: Written) -> dict[str, object]:

@@ -15,7 +15,6 @@ from typing import Any, Final, cast
 
 from tidemark.kafka.headers import HeaderReader, RequestHeader
 from tidemark.kafka.produce_repeated import RepeatedProduce
-from tidemark.model.authorization import ANONYMOUS, Requester
 from tidemark.runtime.send_queue import SendQueue
 from tidemark.runtime.transport_queue import TransportQueue
 
@@ -62,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: "ConnectionHost[Connection]") -> None:
         self.listener = listener
         self._limits = listener.limits
-        self.requester, self.frame_bytes_max = Requester(ANONYMOUS, ""), listener.frame_bytes_max
+        self.requester, self.frame_bytes_max = listener.stranger, listener.frame_bytes_max
         self.login: Login | None = None  # of a listener with SASL
         self.peer = self.address = ""
         self.touched, self.ending = True, False

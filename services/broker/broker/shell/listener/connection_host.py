@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from tidemark.kafka.apis import ApiKey
+from tidemark.model.authorization import Requester
 from tidemark.runtime.send_queue import SendQueue
 from tidemark.runtime.transport_queue import TransportQueue
 
@@ -35,6 +36,8 @@ class ConnectionHost(Protocol[ConnectionT]):
     loop: asyncio.AbstractEventLoop
     limits: ConnectionLimits
     counters: BrokerCounters
+    stranger: Requester
+    """Client that has not authenticated."""
     frame_bytes_max: int
     queued_bytes_max: int
     requests_in_flight_max: int

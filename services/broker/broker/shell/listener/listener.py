@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any
 
+from tidemark.model.authorization import ANONYMOUS, MEMBER, Requester
+from tidemark.model.metadata import INTERNAL_LISTENER
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.send_queue import SendQueue
 from tidemark.runtime.service import ServiceError
@@ -64,6 +66,8 @@ class KafkaListener:
         self.parked = parked
         self._on_gone = on_gone
         self.name = listener.name
+        is_internal = listener.name == INTERNAL_LISTENER
+        self.stranger = MEMBER if is_internal else Requester(ANONYMOUS, "")
         self.cold_readers = cold_readers
         self.frame_bytes_max = config.socket_request_max_bytes
         self.queued_bytes_max = config.connection_queued_max_bytes

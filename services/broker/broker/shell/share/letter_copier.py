@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tidemark.codec.java_hash import shard_for_name
 from tidemark.codec.records import RecordsError
-from tidemark.model.authorization import ANONYMOUS, Requester
+from tidemark.model.authorization import MEMBER
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import Offset
 from tidemark.model.partition_leader import find_leader
@@ -57,9 +57,8 @@ does it before.
 SOURCE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Batches of the log that are read for one transaction; the first is read whole."""
 _ALL_IN_SYNC: Final = -1
-_REQUESTER: Final = Requester(ANONYMOUS, "")
-_CALLER: Final = Caller(_REQUESTER, "", "")
-_CONTEXT: Final = RequestContext(_REQUESTER, None, 0, 0, "", "", "")
+_CALLER: Final = Caller(MEMBER, "", "")
+_CONTEXT: Final = RequestContext(MEMBER, None, 0, 0, "", "", "")
 _WALK_FAILURES = (
     DiskError,
     JobTooLargeError,

@@ -153,10 +153,6 @@ def test_records_are_deleted_by_the_leader_and_producers_described_where_there_i
     assert described.topics[0].partitions[0].error_code == error
 
 
-def test_access_control_has_no_handler_yet(parts: BrokerParts) -> None:
-    assert ApiKey.CREATE_ACLS not in parts.long_tail()
-
-
 @pytest.mark.parametrize("version", range(7))
 def test_without_a_controller_nobody_coordinates(
     parts: BrokerParts, ask: Ask, version: int

@@ -9,7 +9,14 @@ from typing import Any, cast
 import grpc.aio
 import pytest
 from broker.shell.rpc.transaction_relay import transactional_id_of
-from tidemark.model.authorization import Authorizer, Operation, Requester, Resource, ResourceType
+from tidemark.model.authorization import (
+    PROCESS,
+    Authorizer,
+    Operation,
+    Requester,
+    Resource,
+    ResourceType,
+)
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidemark.runtime.coordinator_client import CoordinatorClient
@@ -139,7 +146,7 @@ def test_the_caller_is_who_connected_whatever_the_request_says(method: str) -> N
     client = StubClient(answer)
     call(node_with(client), method, request)
     ((_, _, asked, _),) = client.asked
-    assert (asked.caller.principal, asked.caller.client_id) == ("User:ANONYMOUS", "me")
+    assert (asked.caller.principal, asked.caller.client_id) == (PROCESS, "me")
 
 
 @pytest.mark.parametrize("method", CALLS)
