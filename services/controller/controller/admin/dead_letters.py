@@ -88,15 +88,21 @@ def queues(ctx: AdminContext) -> list[DeadLetterQueue]:
 
 def queue_of(ctx: AdminContext, group_id: str) -> DeadLetterQueue:
     """Return the queue of a group. Raises AdminError if it has none."""
-    ctx.require(Operation.DESCRIBE, group_resource(group_id))
-    configs = ctx.image.group_configs.get(group_id, {})
-    if not configs.get(DEAD_LETTER_TOPIC):
+    found = find_queue(ctx, group_id)
+    if found is None:
         raise not_found(
             f"group {group_id!r} has no dead-letter queue",
             field="group_id",
             remedy=f"set {DEAD_LETTER_TOPIC} of the group",
         )
-    return _queue(ctx.image, group_id, configs)
+    return found
+
+
+def find_queue(ctx: AdminContext, group_id: str) -> DeadLetterQueue | None:
+    """Return the queue of a group; None if it has none."""
+    ctx.require(Operation.DESCRIBE, group_resource(group_id))
+    configs = ctx.image.group_configs.get(group_id, {})
+    return _queue(ctx.image, group_id, configs) if configs.get(DEAD_LETTER_TOPIC) else None
 
 
 def _queue(image: ClusterImage, group_id: str, configs: Mapping[str, str]) -> DeadLetterQueue:

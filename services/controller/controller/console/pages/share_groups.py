@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from starlette.responses import Response
 
-from controller.admin import groups, share_groups
+from controller.admin import dead_letters, groups, share_groups
 from controller.admin.groups import GroupView
 from controller.admin.share_groups import (
     ShareMember,
@@ -104,7 +104,12 @@ async def show_all(visit: Visit) -> Response:
 
 async def show(visit: Visit, group_id: str) -> Response:
     """Show one share group. Its figures come as a part."""
-    return visit.page("share_group.html", group_id=group_id, parts=visit.request.url.query)
+    return visit.page(
+        "share_group.html",
+        group_id=group_id,
+        queue=dead_letters.find_queue(visit.admin, group_id),
+        parts=visit.request.url.query,
+    )
 
 
 async def figures(visit: Visit, group_id: str) -> Response:
