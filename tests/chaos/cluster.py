@@ -16,7 +16,7 @@ from chaos.logs import DISK_TROUBLE, errors
 from e2e.kafka_wire import Wire
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.health import member_problem
-from tidemark.cli.dev.layout import SHARE_COORDINATOR, TXN_COORDINATOR, Layout
+from tidemark.cli.dev.layout import HOST, SHARE_COORDINATOR, TXN_COORDINATOR, Layout
 from tidemark.cli.dev.process import pause_process, send_signal, wait_ended
 from tidemark.cli.failure import CommandError
 from tidemark.kafka.metadata import MetadataPartition
@@ -85,6 +85,12 @@ class ChaosCluster(DevCluster):
         self.paused: set[str] = set()
         self.down: set[str] = set()
         """Killed or stopped on purpose, and not started again yet."""
+
+    @property
+    def grpc_addresses(self) -> list[str]:
+        """host:port of the brokers' gRPC servers."""
+        members = (self.layout.member(f"broker-{number}") for number in range(1, BROKERS + 1))
+        return [f"{HOST}:{member.ports['grpc']}" for member in members]
 
     def begin(self, name: str) -> None:
         """Start a process that has ended, or is about to. Raises CommandError: it does not end."""

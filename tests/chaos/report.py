@@ -17,6 +17,7 @@ EXIT_PROVED_NOTHING: Final = 3
 ACKNOWLEDGED_LEAST: Final = 1_000
 COMMITTED_LEAST: Final = 50
 SHARED_LEAST: Final = 200
+SHARE_COPIES_LEAST: Final = 10
 ELECTIONS_LEAST: Final = 3
 CONTROLLER_CHANGES_LEAST: Final = 1
 COORDINATOR_CHANGES_LEAST: Final = 1
@@ -60,6 +61,8 @@ class Figures:
     transactions: TransactionFigures = field(default_factory=TransactionFigures)
     shared: int = 0
     """Records that members of the share group have finished."""
+    share_copies: int = 0
+    """Transactions of the share group's copier that were committed."""
 
     @property
     def acknowledged_s(self) -> float:
@@ -103,6 +106,7 @@ class Report:
             ("copies", transactions.copied, 1),
             ("zombies refused", transactions.zombies, ZOMBIES_LEAST),
             ("records finished by the share group", figures.shared, SHARED_LEAST),
+            ("copies from a share group", figures.share_copies, SHARE_COPIES_LEAST),
         )
         return [
             f"{what}: {found:g}, at least {math.floor(least)} are wanted"
@@ -136,6 +140,7 @@ class Report:
             *((promise, str(len(lines))) for promise, lines in self.others.items()),
             *self._transaction_rows(),
             ("finished by the share group", f"{figures.shared:,}"),
+            ("copies from a share group", f"{figures.share_copies:,}"),
             ("unavailable, longest s", f"{gaps.longest_s:.1f}"),
             ("unavailable, p50 s", f"{gaps.p50_s:.1f}"),
             ("unavailable > 1 s, times", str(gaps.times)),

@@ -27,7 +27,9 @@ from chaos.plan import Ground, Step, draw_steps
 from chaos.replicas import differences, misindexed, read_replicas
 from chaos.report import Figures, Report, TransactionFigures
 from chaos.sessions import Onlooker
-from chaos.share_history import PROMISES, check_shares
+from chaos.share_copying import THREADS as SHARE_COPY_THREADS
+from chaos.share_copying import ShareCopier
+from chaos.share_history import COPY_PROMISES, PROMISES, check_copies, check_shares
 from chaos.sharing import THREADS as SHARE_THREADS
 from chaos.sharing import Sharing
 from chaos.strikes import Strikes
@@ -36,6 +38,8 @@ from chaos.topics import (
     NAMES,
     PARTITIONS,
     PLAIN_PARTITIONS,
+    SHARE_COPY_PARTITION,
+    SHARED,
     SHARED_PARTITIONS,
     create_topics,
 )
@@ -89,7 +93,7 @@ class _Run:
             "replicas differ": [],
             "aborted misindexed": [],
             "errors logged": [],
-            **{promise: [] for promise in PROMISES},
+            **{promise: [] for promise in PROMISES + COPY_PROMISES},
         }
     )
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -114,8 +118,10 @@ class _Clients:
         watcher: Watcher,
         exactly_once: ExactlyOnce,
         sharing: Sharing,
+        share_copier: ShareCopier,
     ) -> None:
         self.watcher, self.exactly_once, self.sharing = watcher, exactly_once, sharing
+        self.share_copier = share_copier
         self.reader = Reader(cluster.bootstrap, PLAIN_PARTITIONS)
         self.writers: list[Writer] = []
         self._pool, self._bootstrap = pool, cluster.bootstrap
@@ -132,6 +138,7 @@ class _Clients:
         self._futures = [self._pool.submit(one.run) for one in (self.reader, self.watcher)]
         self.exactly_once.start()
         self.sharing.start()
+        self.share_copier.start()
 
     def check(self) -> None:
         """Raise what ended a thread."""
@@ -140,6 +147,7 @@ class _Clients:
                 future.result()
         self.exactly_once.check()
         self.sharing.check()
+        self.share_copier.check()
 
     def stop_writing(self) -> None:
         """And wait for the last acknowledgement."""
@@ -157,6 +165,7 @@ class _Clients:
         self.watcher.stop()
         self.exactly_once.stop()
         self.sharing.stop()
+        self.share_copier.stop()
 
 
 def run(options: Options, directory: Path, say: Callable[[str], None]) -> Outcome:
@@ -169,10 +178,20 @@ def run(options: Options, directory: Path, say: Callable[[str], None]) -> Outcom
         this = _Run(say)
         watcher = Watcher(cluster, onlooker, this.tell)
         strikes = Strikes(cluster, onlooker, this.tell)
-        pool = ending.enter_context(ThreadPoolExecutor(WRITERS + 2 + THREADS + SHARE_THREADS))
+        threads = WRITERS + 2 + THREADS + SHARE_THREADS + SHARE_COPY_THREADS
+        pool = ending.enter_context(ThreadPoolExecutor(threads))
         exactly_once = ExactlyOnce(pool, cluster.bootstrap, options.seed, this.tell)
         sharing = Sharing(pool, cluster.bootstrap, SHARED_PARTITIONS, options.seed, this.tell)
-        clients = _Clients(pool, cluster, watcher, exactly_once, sharing)
+        share_copier = ShareCopier(
+            pool,
+            cluster.bootstrap,
+            grpc_addresses=cluster.grpc_addresses,
+            source=SHARED,
+            copies=SHARE_COPY_PARTITION,
+            seed=options.seed,
+            tell=this.tell,
+        )
+        clients = _Clients(pool, cluster, watcher, exactly_once, sharing, share_copier)
         ending.callback(clients.stop)
         this.began = time.monotonic()
         clients.start(options.writes_s)
@@ -196,6 +215,7 @@ def run(options: Options, directory: Path, say: Callable[[str], None]) -> Outcom
             faults=dict(strikes.done),
             transactions=_transaction_figures(this, seconds, exactly_once, watcher),
             shared=len(sharing.history.finished_at),
+            share_copies=share_copier.committed,
         )
         findings = check(history) if history.read_back else Findings()
         torn = TransactionFindings() if transactions is None else check_transactions(transactions)
@@ -303,6 +323,9 @@ def _read_everything(this: _Run, cluster: ChaosCluster, clients: _Clients) -> Hi
         shared = {one: ends[one] for one in SHARED_PARTITIONS}
         starts = clients.sharing.finish(shared)
         this.others.update(check_shares(clients.sharing.history, starts, shared))
+        copier = clients.share_copier
+        starts, copies = copier.finish(shared)
+        this.others.update(check_copies(copier.history, copies, starts, shared))
     this.others["reader errors"] += clients.reader.errors
     clients.reader.stop()
     return history

@@ -6,8 +6,8 @@ after its lock has ended and another one has accepted it; so a record comes agai
 consumer receives it that was made after the answer: all that it receives was acquired later.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -59,6 +59,7 @@ PROMISES: Final = (
     "share records lost",
     "deliveries out of bounds",
 )
+COPY_PROMISES: Final = ("share records copied twice", "share records not copied")
 
 
 def check_shares(
@@ -76,6 +77,32 @@ def check_shares(
             for one in history.deliveries
             if not 1 <= one.delivery_count <= DELIVERIES_MAX
         ],
+    }
+
+
+def check_copies(
+    history: ShareHistory,
+    copies: Sequence[bytes],
+    starts: Mapping[Partition, int],
+    ends: Mapping[Partition, int],
+) -> dict[str, list[str]]:
+    """Return evidence by promise about a member that copies and acknowledges in one transaction.
+    ``copies``: what is committed, a record's place each; ``starts`` and ``ends`` as above.
+    """
+    twice, missing = COPY_PROMISES
+    counts = Counter(copies)
+    copied = ShareHistory(
+        history.deliveries,
+        finishing={
+            place
+            for partition, end in ends.items()
+            for place in (Place(partition, offset) for offset in range(end))
+            if str(place).encode() in counts
+        },
+    )
+    return {
+        twice: [f"{place.decode()}: {count} times" for place, count in counts.items() if count > 1],
+        missing: list(_lost(copied, starts, ends)),
     }
 
 

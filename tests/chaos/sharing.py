@@ -23,7 +23,7 @@ _POLL_MS: Final = 300
 _PAUSE_S: Final = 0.3
 """Between polls while there is writing, so that members take little of the machine."""
 _LOCK_MS: Final = 15_000
-_FINISH_S: Final = 300.0
+FINISH_S: Final = 300.0
 _CONSUMER: Final[Mapping[str, Any]] = {
     "group_id": GROUP,
     "share_acknowledgement_mode": "explicit",
@@ -41,11 +41,41 @@ _CONFIGS: Final = {
 Say = Callable[[str], None]
 
 
-def create_group(bootstrap: str, topic: str) -> None:
-    """Configure the group, and make its state topic: the first member joins and leaves."""
+def configure(bootstrap: str, group: str) -> None:
+    """Set the configs of a share group of a run."""
     changes = [AlterConfig(name, value) for name, value in _CONFIGS.items()]
     with sync.Admin(bootstrap) as admin:
-        admin.alter_configs({ConfigResource("group", GROUP): changes})
+        admin.alter_configs({ConfigResource("group", group): changes})
+
+
+def behind(
+    bootstrap: str, group: str, ends: Mapping[Partition, int], found: dict[Partition, int]
+) -> list[str]:
+    """Return the partitions whose start is before the end, with their starts in ``found``."""
+    found.update(_starts(bootstrap, group))
+    return [
+        f"share group {group!r}: {partition} starts at {found.get(partition)} of {end}"
+        for partition, end in ends.items()
+        if found.get(partition, -1) < end
+    ]
+
+
+def _starts(bootstrap: str, group: str) -> dict[Partition, int]:
+    try:
+        with sync.Admin(bootstrap) as admin:
+            offsets = admin.list_share_group_offsets(group)
+    except ClientError:
+        return {}  # a coordinator or leader is missing: look again
+    return {
+        Partition(at.topic, at.partition): one.start_offset
+        for at, one in offsets.items()
+        if one.start_offset is not None
+    }
+
+
+def create_group(bootstrap: str, topic: str) -> None:
+    """Configure the group, and make its state topic: the first member joins and leaves."""
+    configure(bootstrap, GROUP)
     with sync.ShareConsumer(bootstrap, **_CONSUMER) as consumer:
         consumer.subscribe([topic])
 
@@ -96,18 +126,13 @@ class Sharing:
         """Wait until the group's starts are at the ends of the log; return the starts."""
         found: dict[Partition, int] = {}
 
-        def behind() -> list[str]:
+        def lagging() -> list[str]:
             self.check()
-            found.update(self._starts())
-            return [
-                f"share group {GROUP!r}: {partition} starts at {found.get(partition)} of {end}"
-                for partition, end in ends.items()
-                if found.get(partition, -1) < end
-            ]
+            return behind(self._bootstrap, GROUP, ends, found)
 
         self._is_catching_up.set()
         try:
-            took_s = wait_none(behind, "the share group's catching up", _FINISH_S)
+            took_s = wait_none(lagging, "the share group's catching up", FINISH_S)
             self._tell(f"share group: {took_s:.1f} s, {self.summary()}")
         finally:
             self.stop()
@@ -122,18 +147,6 @@ class Sharing:
             f"{len(history.deliveries):,} deliveries, {len(history.finished_at):,} records"
             f" finished, {self.consumers} consumers, {self.refused} commits refused"
         )
-
-    def _starts(self) -> dict[Partition, int]:
-        try:
-            with sync.Admin(self._bootstrap) as admin:
-                offsets = admin.list_share_group_offsets(GROUP)
-        except ClientError:
-            return {}  # a coordinator or leader is missing: look again
-        return {
-            Partition(at.topic, at.partition): one.start_offset
-            for at, one in offsets.items()
-            if one.start_offset is not None
-        }
 
     def _run(self, number: int) -> None:
         dice = random.Random(f"{self._seed} share {number}")
@@ -158,16 +171,16 @@ class Sharing:
         if not records:
             return
         outcomes = {
-            _place(one): dice.choices(("accept", "reject", "release"), (90, 3, 7))[0]
+            place_of(one): dice.choices(("accept", "reject", "release"), (90, 3, 7))[0]
             for one in records
         }
         with self._lock:
             self.history.deliveries += [
-                Delivery(_place(one), one.delivery_count, made_at) for one in records
+                Delivery(place_of(one), one.delivery_count, made_at) for one in records
             ]
             self.history.finishing |= {at for at, one in outcomes.items() if one != "release"}
         for record in records:
-            outcome = outcomes[_place(record)]
+            outcome = outcomes[place_of(record)]
             delay_ms = dice.choice((0, 300)) if outcome == "release" else 0
             consumer.acknowledge(record, outcome, delay_ms=delay_ms)
         self._commit(consumer, outcomes)
@@ -183,5 +196,6 @@ class Sharing:
                     self.history.finished(place, answered_at)
 
 
-def _place(record: ShareRecord) -> Place:
+def place_of(record: ShareRecord) -> Place:
+    """Return where a record is."""
     return Place(Partition(record.topic, record.partition), record.offset)

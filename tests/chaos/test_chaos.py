@@ -24,7 +24,7 @@ _END_S: Final = 60
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.feature("G09", "G24", "H04", "H05", "H08", "I10", "J10", "C08")
-@pytest.mark.feature("N01", "N02", "N03", "N04", "L04", "L05", "H15", "S16", "S30", "S31")
+@pytest.mark.feature("N01", "N02", "N03", "N04", "L04", "L05", "H15", "S16", "S30", "S31", "V04")
 def test_two_minutes_of_faults_lose_nothing(tmp_path: Path) -> None:
     seed = int(os.environ.get("SEED") or secrets.randbelow(1_000_000))
     told = tmp_path / "told.txt"

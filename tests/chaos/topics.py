@@ -5,7 +5,8 @@ from typing import Final
 
 from chaos.cluster import BROKERS, INTERNAL_PARTITIONS, START_S, ChaosCluster, wait_none
 from chaos.history import Partition
-from chaos.sharing import create_group
+from chaos.share_copying import GROUP as COPIERS
+from chaos.sharing import configure, create_group
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.bounded_librdkafka import BoundedConsumer as Consumer
@@ -19,6 +20,8 @@ COPY: Final = "chaos-copies"
 TRANSACTIONAL: Final = {SOURCE: (3, "os"), "chaos-txn-b": (3, "group")}
 """What transactions are written to; SOURCE is copied to COPY."""
 COPIES: Final = {COPY: (2, "os")}
+SHARE_COPIES: Final = {"chaos-share-copies": (1, "os")}
+"""What a member of another share group copies SHARED to."""
 
 
 def partitions_of(topics: Mapping[str, tuple[int, object]]) -> tuple[Partition, ...]:
@@ -34,7 +37,10 @@ SHARED: Final = "chaos-group"
 SHARED_PARTITIONS: Final = tuple(one for one in PLAIN_PARTITIONS if one.topic == SHARED)
 TRANSACTIONAL_PARTITIONS: Final = partitions_of(TRANSACTIONAL)
 COPY_PARTITIONS: Final = partitions_of(COPIES)
-DATA_PARTITIONS: Final = PLAIN_PARTITIONS + TRANSACTIONAL_PARTITIONS + COPY_PARTITIONS
+(SHARE_COPY_PARTITION,) = SHARE_COPY_PARTITIONS = partitions_of(SHARE_COPIES)
+DATA_PARTITIONS: Final = (
+    PLAIN_PARTITIONS + TRANSACTIONAL_PARTITIONS + COPY_PARTITIONS + SHARE_COPY_PARTITIONS
+)
 STATE_PARTITIONS: Final = partitions_of({TRANSACTION_STATE: (INTERNAL_PARTITIONS, None)})
 OFFSETS_PARTITIONS: Final = partitions_of({CONSUMER_OFFSETS: (INTERNAL_PARTITIONS, None)})
 SHARE_PARTITIONS: Final = partitions_of({SHARE_GROUP_STATE: (INTERNAL_PARTITIONS, None)})
@@ -58,6 +64,7 @@ def create_topics(cluster: ChaosCluster) -> None:
     finally:
         consumer.close()
     create_group(cluster.bootstrap, SHARED)
+    configure(cluster.bootstrap, COPIERS)
     wait_none(lambda: cluster.wounds(NAMES, len(PARTITIONS)), "creating the topics")
 
 
@@ -74,5 +81,5 @@ def _new_topics() -> list[NewTopic]:
                 "retention.ms": "-1",
             },
         )
-        for name, (count, flush) in (PLAIN | TRANSACTIONAL | COPIES).items()
+        for name, (count, flush) in (PLAIN | TRANSACTIONAL | COPIES | SHARE_COPIES).items()
     ]

@@ -29,6 +29,7 @@ ENOUGH = Figures(
     faults={"kill -9, broker": 2},
     transactions=TRANSACTIONS,
     shared=2_400,
+    share_copies=10,
 )
 
 
@@ -53,6 +54,7 @@ def test_enough_and_nothing_broken_is_held() -> None:
         {"controller_changes": 0},
         {"session_expiries": 0},
         {"shared": 199},
+        {"share_copies": 9},
     ],
 )
 def test_too_little_proves_nothing(less: dict[str, int]) -> None:
@@ -89,6 +91,7 @@ def test_a_longer_run_must_have_more() -> None:
         session_expiries=5,
         transactions=transactions,
         shared=12_000,
+        share_copies=10,
     )
     assert report(more).exit_code() == EXIT_HELD
 

@@ -2,17 +2,20 @@
 
 from chaos.history import Partition
 from chaos.share_history import (
+    COPY_PROMISES,
     DELIVERIES_MAX,
     PROMISES,
     UNSEEN_MAX,
     Delivery,
     Place,
     ShareHistory,
+    check_copies,
     check_shares,
 )
 
 PARTITION = Partition("t", 0)
 AGAIN, LOST, BOUNDS = PROMISES
+TWICE, MISSING = COPY_PROMISES
 
 
 def at(offset: int) -> Place:
@@ -76,3 +79,30 @@ def test_a_delivery_has_a_count_within_the_limit() -> None:
         history = read_by_one(3)
         history.deliveries.append(Delivery(at(0), count, 1.0))
         assert list(broken(history)) == [BOUNDS]
+
+
+def copied(*copies: bytes, start: int = 3) -> dict[str, list[str]]:
+    """Broken promises about copies of three records that were delivered once."""
+    found = check_copies(read_by_one(3), copies, {PARTITION: start}, {PARTITION: 3})
+    return {promise: lines for promise, lines in found.items() if lines}
+
+
+def test_records_copied_once_keep_all_promises() -> None:
+    assert copied(b"t-0@0", b"t-0@2", b"t-0@1") == {}
+
+
+def test_a_record_with_two_committed_copies_was_acknowledged_without_its_transaction() -> None:
+    assert copied(b"t-0@0", b"t-0@1", b"t-0@1", b"t-0@2") == {TWICE: ["t-0@1: 2 times"]}
+
+
+def test_a_record_that_was_acknowledged_and_not_copied_is_missing() -> None:
+    assert copied(b"t-0@0", b"t-0@2") == {MISSING: ["t-0@1: passed by, after delivery 1"]}
+    assert list(copied(b"t-0@0", b"t-0@1", start=2)) == [MISSING]
+
+
+def test_a_record_that_was_delivered_too_often_needs_no_copy() -> None:
+    history = read_by_one(3)
+    history.deliveries.append(Delivery(at(1), DELIVERIES_MAX - UNSEEN_MAX, 1.0))
+    copies = [b"t-0@0", b"t-0@2"]
+    found = check_copies(history, copies, {PARTITION: 3}, {PARTITION: 3})
+    assert found == {TWICE: [], MISSING: []}
