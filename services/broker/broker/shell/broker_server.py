@@ -46,6 +46,7 @@ from broker.shell.rpc.services import GrpcServices, make_services
 from broker.shell.seams import Seams
 from broker.shell.settings import BrokerSettings
 from broker.shell.subscribers import LISTENERS, QUOTAS
+from broker.shell.upkeep.descriptor_budget import connections_possible
 from broker.storage.log_manager import LogManager
 
 COLD_READERS = 8
