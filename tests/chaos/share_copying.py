@@ -157,7 +157,7 @@ class ShareCopier:
             ]
             await self._copy(consumer, producer, records)
         if not self._is_catching_up.is_set():
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.to_thread(self._stop.wait, _PAUSE_S)
 
     async def _copy(
         self,

@@ -1,7 +1,7 @@
 """Decision on an update of a finalized feature (KIP-584, KIP-778).
 
-Features are finalized at what every broker of a release supports. So an update that asks for the
-present level succeeds and changes nothing, and every other one is refused, with Kafka's message
+Features are finalized at what every broker of a release supports. So an update to the present
+level succeeds and changes nothing, and every other one is refused, with Kafka's message
 where Kafka refuses it too.
 """
 
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 
 class UpgradeType(IntEnum):
-    """What a client allows (UpdateFeatures' numbers)."""
+    """Kinds of change that a client allows (numbers of UpdateFeatures)."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -40,7 +40,7 @@ _FIXED: Final = "It is finalized at {level} as long as brokers of this release r
 def refusal(
     update: FeatureUpdate, levels: Mapping[str, FeatureLevels], broker_id: int
 ) -> str | None:
-    """Return the message with which an update is refused; None: it asks for what is there."""
+    """Return the message of a refused update; None: the level is the present one."""
     reason = _reason(update, levels.get(update.feature), broker_id)
     if reason is None:
         return None

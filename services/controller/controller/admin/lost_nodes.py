@@ -78,6 +78,28 @@ class Limits:
     look_age_ms: int
 
 
+class WatchMetrics:
+    """Measurements of the watch over lost nodes."""
+
+    def __init__(self, metrics: Metrics, lost: Callable[[], int]) -> None:
+        """``lost``: number of lost nodes at present."""
+        prefix = "tidemark_controller_node_replacement"
+        self.refusals = metrics.counter(
+            f"{prefix}_refusals", "reported refusals to replace what a lost node had", ("reason",)
+        )
+        self.steps = metrics.counter(
+            f"{prefix}_steps", "steps of replacements of what lost nodes had", ("step",)
+        )
+        self.failures = metrics.counter(
+            f"{prefix}_failures", "requests of the watch over lost nodes that Kubernetes refused"
+        ).at()
+        metrics.computed_one(
+            "tidemark_controller_lost_nodes",
+            lambda: float(lost()),
+            "nodes with volumes of the release that are gone or not ready; 0 on a standby",
+        )
+
+
 class LostNodes:
     """Watch over one release, as long as this controller is active."""
 
@@ -98,21 +120,7 @@ class LostNodes:
         self._clock = clock
         self._limits = limits
         self._watch = Watch(wait_ms=limits.lost_ms)
-        prefix = "tidemark_controller_node_replacement"
-        self._refusals = metrics.counter(
-            f"{prefix}_refusals", "reported refusals to replace what a lost node had", ("reason",)
-        )
-        self._steps = metrics.counter(
-            f"{prefix}_steps", "steps of replacements of what lost nodes had", ("step",)
-        )
-        self._failures = metrics.counter(
-            f"{prefix}_failures", "requests of the watch over lost nodes that Kubernetes refused"
-        ).at()
-        metrics.computed_one(
-            "tidemark_controller_lost_nodes",
-            lambda: float(len(self._watch.lost)),
-            "nodes with volumes of the release that are gone or not ready; 0 on a standby",
-        )
+        self._measured = WatchMetrics(metrics, lambda: len(self._watch.lost))
 
     async def run(self) -> None:
         """Look again and again while this controller is active, until cancelled."""
@@ -134,7 +142,7 @@ class LostNodes:
         except NoReleaseError:
             log.warning("no such release", extra=fields(release=self._release.name))
         except KubernetesError as error:
-            self._failures.value += 1
+            self._measured.failures.value += 1
             log.warning("Kubernetes refused a request", extra=fields(reason=str(error)))
         return False
 
@@ -143,11 +151,11 @@ class LostNodes:
         for effect in self._watch.look(release, self._check, self._clock.now_ms()):
             if isinstance(effect, Report):
                 if effect.is_refusal:
-                    self._refusals.at(effect.reason).value += 1
+                    self._measured.refusals.at(effect.reason).value += 1
                 await self._report(set_name, effect)
             elif self._may_act(looked_at):
                 await asyncio.to_thread(self._release.perform, effect)
-                self._steps.at(_kind(effect)).value += 1
+                self._measured.steps.at(_kind(effect)).value += 1
                 await self._report(set_name, Report(_kind(effect), described(effect)))
                 stepped = True
         return stepped
@@ -172,7 +180,7 @@ class LostNodes:
                 is_warning=report.is_refusal,
             )
         except KubernetesError as error:
-            self._failures.value += 1
+            self._measured.failures.value += 1
             log.warning("no Event written", extra=fields(reason=str(error)))
 
 
