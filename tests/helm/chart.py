@@ -16,7 +16,11 @@ from referencing import Registry, Resource
 
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "helm/tidemark"
-VALUES: Final = sorted((Path(__file__).parent / "values").glob("*.yaml"))
+EXAMPLES: Final = CHART / "examples"
+VALUES: Final = [
+    *sorted((Path(__file__).parent / "values").glob("*.yaml")),
+    *sorted(EXAMPLES.glob("*.yaml")),
+]
 RELEASES: Final = tuple(f"1.{minor}" for minor in range(25, 38))
 OLDEST, NEWEST = RELEASES[0], RELEASES[-1]
 NAMESPACE: Final = "log"

@@ -1,16 +1,20 @@
 """Manifests of the chart: valid in every release of Kubernetes, restricted, consistent."""
 
+import json
 import os
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
 import yaml  # type: ignore[import-untyped]
 from helm.chart import (
     CHART,
+    EXAMPLES,
     NEWEST,
     OLDEST,
     RELEASES,
+    ROOT,
     VALUES,
     Manifest,
     containers,
@@ -23,7 +27,7 @@ from helm.chart import (
     run_helm,
 )
 
-CUSTOM = frozenset({"PodMonitor"})
+CUSTOM = frozenset({"PodMonitor", "PrometheusRule", "ServiceMonitor"})
 """Kinds of the Prometheus operator, of which Kubernetes has no schema."""
 GOLDEN = Path(__file__).parent / "golden"
 DEFAULT = Path(__file__).parent / "values/default.yaml"
@@ -127,9 +131,23 @@ def test_no_pod_has_a_token_but_the_roll_and_those_that_are_switched_on(values: 
     tokens = {name for name, pod in pods(manifests) if "serviceAccountToken" in str(pod)}
     rolled = {it["metadata"]["name"] for it in manifests if it["kind"] == "Job"}
     assert len(rolled) == (values.stem != "no-roll")
-    switched_on = {"racks": {"demo-broker"}, "lost-nodes": {"demo-controller"}}
-    assert tokens == {*rolled, *switched_on.get(values.stem, ())}
+    chosen = yaml.safe_load(values.read_text()) or {}
+    switched_on = {"rackAwareness": "demo-broker", "replaceLostNodes": "demo-controller"}
+    wanted = {pod for key, pod in switched_on.items() if chosen.get(key, {}).get("enabled")}
+    assert tokens == rolled | wanted
     assert all(pod["spec"]["automountServiceAccountToken"] is False for _, pod in pods(manifests))
+
+
+@pytest.mark.feature("KU17")
+@each_values
+def test_each_set_of_a_service_names_an_account_that_is_there(values: Path) -> None:
+    """Kubernetes keeps the name of an account that was removed if the field is only left out."""
+    manifests = rendered(values)
+    there = {it["metadata"]["name"] for it in manifests if it["kind"] == "ServiceAccount"}
+    for found in manifests:
+        if found["kind"] == "StatefulSet" and "zookeeper" not in found["metadata"]["name"]:
+            name = found["spec"]["template"]["spec"]["serviceAccountName"]
+            assert name in {"default", *there}
 
 
 @pytest.mark.feature("KU10")
@@ -206,6 +224,61 @@ def test_a_monitor_selects_a_port_of_every_service() -> None:
     assert not {it["kind"] for it in rendered(DEFAULT)} & CUSTOM
 
 
+@pytest.mark.feature("KU19")
+def test_a_service_monitor_selects_a_port_of_every_service_and_names_its_job() -> None:
+    manifests = rendered(DEFAULT.with_name("service-monitor.yaml"))
+    (found,) = (it["spec"] for it in manifests if it["kind"] == "ServiceMonitor")
+    (rule,), labels = found["selector"]["matchExpressions"], found["selector"]["matchLabels"]
+    chosen = [
+        it
+        for it in manifests
+        if it["kind"] == "Service"
+        and labels.items() <= it["metadata"]["labels"].items()
+        and rule["key"] in it["metadata"]["labels"]
+    ]
+    assert sorted(it["metadata"]["labels"][found["jobLabel"]] for it in chosen) == [
+        "tidemark-broker",
+        "tidemark-controller",
+        "tidemark-share-coordinator",
+        "tidemark-txn-coordinator",
+    ]
+    for service in chosen:
+        assert "ops" in {port["name"] for port in service["spec"]["ports"]}
+
+
+@pytest.mark.feature("KU19")
+def test_alerts_and_dashboards_are_those_of_the_repository() -> None:
+    manifests = rendered(DEFAULT.with_name("service-monitor.yaml"))
+    (rules,) = (it["spec"] for it in manifests if it["kind"] == "PrometheusRule")
+    assert rules == yaml.safe_load((ROOT / "monitoring/alerts.yaml").read_text())
+    shown = {
+        name: json.loads(text)
+        for it in manifests
+        if it["kind"] == "ConfigMap" and "grafana_dashboard" in it["metadata"]["labels"]
+        for name, text in it["data"].items()
+    }
+    there = (ROOT / "monitoring/dashboards").glob("*.json")
+    assert shown == {path.name: json.loads(path.read_text()) for path in there}
+
+
+@pytest.mark.feature("KU19")
+def test_a_package_of_the_chart_has_alerts_and_dashboards(tmp_path: Path) -> None:
+    ran = run_helm("package", str(CHART), "--destination", str(tmp_path))
+    assert ran.returncode == 0, ran.stderr
+    (package,) = tmp_path.glob("*.tgz")
+    with tarfile.open(package) as archive:
+        files = {it.name: it.size for it in archive.getmembers()}
+    assert files["tidemark/files/alerts.yaml"] == (ROOT / "monitoring/alerts.yaml").stat().st_size
+    assert "tidemark/files/dashboards/broker.json" in files
+
+
+@pytest.mark.feature("KU07")
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_class_and_the_volume_of_the_examples_are_valid(release: str) -> None:
+    for path in (EXAMPLES / "local-volumes").glob("*.yaml"):
+        assert problems(yaml.safe_load(path.read_text()), release) == ()
+
+
 @pytest.mark.feature("KU02")
 def test_an_eviction_takes_one_pod_at_a_time() -> None:
     found = [it["spec"] for it in rendered(DEFAULT) if it["kind"] == "PodDisruptionBudget"]
@@ -269,6 +342,10 @@ def test_claims_outlive_the_release_and_its_pods() -> None:
         ("external: {tlsSecretName: a}", "external.type is none"),
         ("broker: {replicasMayShareHost: true}", "set antiAffinity to soft"),
         ("networkPolicy: {allowedNamespaces: [A B]}", "at '/networkPolicy/allowedNamespaces/0'"),
+        (
+            "metrics: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}",
+            "scraped twice; disable one",
+        ),
         ("image: {digest: latest}", "at '/image/digest'"),
     ],
 )
