@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from k8s.conftest import EXTERNAL, Measure, timed
 from k8s.load import Load
-from k8s.release import Release, run, write_values
+from k8s.release import Release, is_ready, run, write_values
 from k8s.test_nodes import (
     broker,
     lab,
@@ -45,10 +45,10 @@ def events(release: Release, reason: str) -> list[str]:
 
 
 def counted(release: Release, metric: str, label: str) -> float:
-    """Sum of a counter of the controllers."""
+    """Sum of a counter of the controllers that are ready."""
     program = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9392/metrics').read().decode())"
     total = 0.0
-    for pod in release.pods("controller"):
+    for pod in filter(is_ready, release.pods("controller")):
         argv = ("exec", pod["metadata"]["name"], "--", "python3", "-c", program)
         for found in re.findall(
             rf'^{metric}_total{{\w+="{label}"}} (\S+)$', release.kubectl(*argv), re.M
