@@ -141,3 +141,18 @@ def test_quotas_outlive_a_controller(place: Place) -> None:
     found = [one[3:] for one in place.quotas("--user-default")]
     assert found == [("consumer_byte_rate", 5.0), ("producer_byte_rate", 123_456.0)]
     place.quota("remove", "--user-default", "--yes")
+
+
+@pytest.mark.feature("SE20")
+def test_topics_are_created_at_the_rate_of_the_quota(place: Place) -> None:
+    """The bucket holds 11 partitions; 15 leave a debt of four seconds: no topic is made then."""
+    place.quota("set", "--client-id-default", "controller_mutation_rate=1")
+    began_s = time.monotonic()
+    made = place.cli.run("topic", "create", "many", "--partitions", "15", *place.cli.kafka)
+    assert made.returncode == 0, made.stderr.decode()
+    late = place.cli.run("topic", "create", "late", "--partitions", "1", *place.cli.kafka)
+    took_s = time.monotonic() - began_s
+    refused = b"THROTTLING_QUOTA_EXCEEDED" in late.stderr
+    assert refused or took_s >= 4 * TOLERATED
+    assert place.throttled_s("mutation") > 0
+    place.quota("remove", "--client-id-default", "--yes")

@@ -13,10 +13,12 @@ from tidemark.model.quotas import ClientQuotas
 from tidemark.runtime.clock import Clock
 
 from broker.core.client_quotas import Client, Quotas
+from broker.shell.request_context import RequestContext
 
 PRODUCE: Final = "produce"
 FETCH: Final = "fetch"
-KINDS: Final = (PRODUCE, FETCH)
+MUTATION: Final = "mutation"
+KINDS: Final = (PRODUCE, FETCH, MUTATION)
 
 
 @dataclass(slots=True)
@@ -62,9 +64,51 @@ class Throttling:
         largest = self._quotas.fetch.largest(Client(principal, client_id or ""))
         return size_bytes if largest is None else min(size_bytes, max(1, int(largest)))
 
+    def mutations(self, context: RequestContext, *, strict_from: int) -> "Mutations":
+        """Return the account of one request that changes topics. From version ``strict_from`` on
+        the error THROTTLING_QUOTA_EXCEEDED is known.
+        """
+        return Mutations(self, context, strict=context.api_version >= strict_from)
+
+    def mutation_ms(self, client: Client) -> int:
+        """Return the time in ms for which mutations of a client are to wait."""
+        mutations = self._quotas.mutations
+        return mutations.throttle_ms(client, self._now_ms()) if mutations.enabled else 0
+
+    def mutated(self, client: Client, permits: int) -> None:
+        """Count partitions that a client creates or deletes."""
+        if self._quotas.mutations.enabled:
+            self._quotas.mutations.take(client, permits, self._now_ms())
+
+    def mutations_throttled(self, client: Client) -> int:
+        """Return the throttle time in ms of a request that changed topics, or was refused."""
+        return self._noted(MUTATION, self.mutation_ms(client))
+
     def _noted(self, kind: str, throttle_ms: int) -> int:
         if throttle_ms:
             counters = self.counters[kind]
             counters.count += 1
             counters.total_ms += throttle_ms
         return throttle_ms
+
+
+class Mutations:
+    """Mutations of the controller in one request (KIP-599). With a debt, a client of a new version
+    is refused further ones; another client is throttled afterwards.
+    """
+
+    def __init__(self, throttling: Throttling, context: RequestContext, *, strict: bool) -> None:
+        self._throttling = throttling
+        self._client = Client(context.requester.principal, context.client_id or "")
+        self._strict = strict
+
+    def refuses(self, permits: int) -> bool:
+        """True if a change of so many partitions is refused; otherwise it is counted."""
+        if self._strict and self._throttling.mutation_ms(self._client):
+            return True
+        self._throttling.mutated(self._client, permits)
+        return False
+
+    def throttle_ms(self) -> int:
+        """Return the throttle time of the answer in ms."""
+        return self._throttling.mutations_throttled(self._client)

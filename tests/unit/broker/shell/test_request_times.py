@@ -24,6 +24,10 @@ class World:
         self.began_s, self.frame_bytes = self.times.now_s(), 100
         self.unhandled: Reply | None = None
         self.sent: list[list[Part]] = []
+        self.mutes: list[int] = []
+
+    def mute(self, throttle_ms: int) -> None:
+        self.mutes.append(throttle_ms)
 
     def replied(self, reply: Reply) -> None:
         """Send at once: nothing is before it."""
@@ -107,3 +111,11 @@ def test_a_reply_that_is_sent_within_its_handler_has_not_waited() -> None:
     reply.send([b"answer"])
     (slow,) = world.times.slow()
     assert (slow.handling_s, slow.waiting_s) == pytest.approx((0.7, 0))
+
+
+def test_the_throttle_time_of_an_answer_mutes_its_connection() -> None:
+    world = World()
+    reply = Reply(world, header(ApiKey.CREATE_TOPICS))
+    for answer in ({"throttle_time": 700}, {"throttle_time": 0}, {}):
+        reply.mute(answer)
+    assert world.mutes == [700]

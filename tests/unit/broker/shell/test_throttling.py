@@ -1,5 +1,5 @@
 from broker.shell.metrics.quotas import families
-from broker.shell.throttling import FETCH, PRODUCE, Throttling
+from broker.shell.throttling import FETCH, MUTATION, PRODUCE, Throttling
 from manual_clock import ManualClock
 from tidemark.model.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaEntity
 
@@ -28,6 +28,7 @@ def test_throttles_are_counted_by_kind() -> None:
     assert [(one.labels["quota"], one.value) for one in seconds.samples] == [
         (PRODUCE, 1.5),
         (FETCH, 0.0),
+        (MUTATION, 0.0),
     ]
     assert count.samples[0].value == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import Operation, topic_resource
@@ -12,7 +13,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
-from broker.shell.kafka.topic_changes import TopicChanges, relay_changes
+from broker.shell.kafka.topic_changes import TopicChanges, over_quota, relay_changes
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     PlannedPartition,
@@ -20,6 +21,9 @@ from broker.shell.wire_mapping import (
     WiderTopic,
     write_create_partitions,
 )
+
+STRICT_FROM: Final = 3
+"""First version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 async def handle(
@@ -30,9 +34,13 @@ async def handle(
     context: RequestContext,
 ) -> dict[str, object]:
     """Add partitions to topics. Each succeeds or fails alone."""
+    mutations = facts.quotas.mutations(context, strict_from=STRICT_FROM)
     changes = TopicChanges(
         "CreatePartitions",
-        refuse=lambda topic: _refusal(facts, topic.name, context),
+        refuse=lambda topic: (
+            _refusal(facts, topic.name, context)
+            or over_quota(mutations, topic.name, _added(metadata, topic))
+        ),
         read=lambda topic: _wider(metadata, topic),
         write=partial(
             write_create_partitions,
@@ -41,16 +49,24 @@ async def handle(
             timeout_ms=request.timeout,
         ),
     )
+    results = await relay_changes(relay, changes, request)
     return {
+        "throttle_time": mutations.throttle_ms(),
         "results": [
             {
                 "name": result.name,
                 "error_code": int(result.error_code),
                 "error_message": result.error_message,
             }
-            for result in await relay_changes(relay, changes, request)
-        ]
+            for result in results
+        ],
     }
+
+
+def _added(metadata: MetadataCache, topic: Struct) -> int:
+    """Return the number of partitions that a topic is to get."""
+    existing = metadata.image.topics.get(topic.name)
+    return max(0, topic.count - len(existing.partitions)) if existing is not None else 0
 
 
 def _refusal(facts: BrokerFacts, name: str, context: RequestContext) -> TopicResult | None:

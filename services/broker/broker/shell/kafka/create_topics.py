@@ -5,6 +5,7 @@ topics.
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import CLUSTER, Operation, topic_resource
@@ -15,7 +16,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.broker_configs import topic_configs_shown
-from broker.shell.kafka.topic_changes import TopicChanges, relay_changes
+from broker.shell.kafka.topic_changes import TopicChanges, over_quota, relay_changes
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     NewTopic,
@@ -23,6 +24,9 @@ from broker.shell.wire_mapping import (
     TopicResult,
     write_create_topics,
 )
+
+STRICT_FROM: Final = 6
+"""First version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 async def handle(
@@ -33,9 +37,13 @@ async def handle(
     context: RequestContext,
 ) -> dict[str, object]:
     """Create topics. Each succeeds or fails alone."""
+    mutations = facts.quotas.mutations(context, strict_from=STRICT_FROM)
     changes = TopicChanges(
         "CreateTopics",
-        refuse=lambda topic: _refusal(facts, topic, context),
+        refuse=lambda topic: (
+            _refusal(facts, topic, context)
+            or over_quota(mutations, topic.name, _partition_count(topic))
+        ),
         read=_new_topic,
         write=partial(
             write_create_topics,
@@ -45,7 +53,17 @@ async def handle(
         ),
     )
     results = await relay_changes(relay, changes, request)
-    return {"topics": [_answer(facts, metadata, result, context) for result in results]}
+    return {
+        "throttle_time": mutations.throttle_ms(),
+        "topics": [_answer(facts, metadata, result, context) for result in results],
+    }
+
+
+def _partition_count(topic: Struct) -> int:
+    """Return the partitions of a new topic. The controller's default counts as one: this broker
+    need not have it.
+    """
+    return len(topic.assignments) or max(1, int(topic.num_partitions))
 
 
 def _refusal(facts: BrokerFacts, topic: Struct, context: RequestContext) -> TopicResult | None:

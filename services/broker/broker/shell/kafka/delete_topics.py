@@ -13,6 +13,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
+from broker.shell.kafka.topic_changes import over_quota
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import TopicRef, TopicResult, write_delete_topics
 
@@ -21,6 +22,9 @@ BY_REFERENCE_FROM: Final = 6
 
 DISABLED_FROM: Final = 3
 """First version whose clients read TOPIC_DELETION_DISABLED (KIP-322)."""
+
+STRICT_FROM: Final = 5
+"""First version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 async def handle(
@@ -35,8 +39,12 @@ async def handle(
     answers: dict[tuple[str | None, TopicId], TopicResult] = {}
     wanted: dict[tuple[str | None, TopicId], TopicRef] = {}
     times = Counter(named)
+    mutations = facts.quotas.mutations(context, strict_from=STRICT_FROM)
     for name, topic_id in named:
         refused = _refusal(facts, metadata, name, topic_id, times[name, topic_id], context)
+        if refused is None:
+            permits = _partition_count(metadata, name, topic_id)
+            refused = over_quota(mutations, name or "", permits, topic_id)
         ref = TopicRef(name or "", topic_id)
         answers[name, topic_id] = refused or TopicResult(ref.name, topic_id, ErrorCode.NONE)
         if refused is None:
@@ -49,6 +57,7 @@ async def handle(
         )
         answers.update(zip(wanted, results, strict=True))
     return {
+        "throttle_time": mutations.throttle_ms(),
         "responses": [
             {
                 "name": result.name or name,
@@ -57,8 +66,14 @@ async def handle(
                 "error_message": result.error_message,
             }
             for (name, _), result in answers.items()
-        ]
+        ],
     }
+
+
+def _partition_count(metadata: MetadataCache, name: str | None, topic_id: TopicId) -> int:
+    image = metadata.image
+    topic = image.topics_by_id.get(topic_id) if name is None else image.topics.get(name)
+    return len(topic.partitions) if topic is not None else 0
 
 
 def _readable(error_code: ErrorCode, version: int) -> ErrorCode:

@@ -12,9 +12,10 @@ from typing import Generic, TypeVar
 from google.protobuf.message import Message
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import NO_TOPIC_ID
+from tidemark.model.ids import NO_TOPIC_ID, TopicId
 
 from broker.shell.cluster.controller_relay import ControllerRelay
+from broker.shell.throttling import Mutations
 from broker.shell.wire_mapping import NewTopic, TopicRef, TopicResult, WiderTopic
 
 ChangeT = TypeVar("ChangeT", NewTopic, WiderTopic)
@@ -54,6 +55,20 @@ async def relay_changes(
         ):
             results[result.name] = result
     return results.values()
+
+
+def over_quota(
+    mutations: Mutations, name: str, permits: int, topic_id: TopicId = NO_TOPIC_ID
+) -> TopicResult | None:
+    """Return the error of a change of so many partitions that the client's quota does not allow."""
+    if not mutations.refuses(permits):
+        return None
+    return TopicResult(
+        name,
+        topic_id,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        "The throttling quota has been exceeded.",
+    )
 
 
 def _duplicate(name: str) -> TopicResult:

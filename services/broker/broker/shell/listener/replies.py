@@ -1,7 +1,7 @@
 """Answers of one Kafka connection: their pieces, and the places of answers that come later."""
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from tidemark.kafka.apis import APIS
@@ -42,6 +42,9 @@ class ReplyTarget(Protocol):
     def replied(self, reply: "Reply") -> None:
         """Note that the answer is complete; it is sent in its turn."""
 
+    def mute(self, throttle_ms: int) -> None:
+        """Take no request for this long."""
+
     def close(self, reason: str) -> None:
         """Close the connection."""
 
@@ -75,6 +78,13 @@ class Reply:
         self.parts = framed(self._header, body) if body else []
         self._ready_s = self._connection.times.now_s()
         self._connection.replied(self)
+
+    def mute(self, answer: Mapping[str, object]) -> None:
+        """Mute the connection for the throttle time of an answer, if it has one."""
+        throttle_ms = answer.get("throttle_time", 0)
+        if throttle_ms:
+            assert isinstance(throttle_ms, int)
+            self._connection.mute(throttle_ms)
 
     def put(self, parts: list[Part]) -> None:
         """Answer at once, behind earlier answers that are not ready."""

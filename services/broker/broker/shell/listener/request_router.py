@@ -141,6 +141,7 @@ class RequestRouter:
         with request_scope(context.request_id):
             try:
                 answer = await handler(request, context)
+                reply.mute(answer)
                 body = write_response(header.api_key, header.api_version, answer)
             except TidemarkError as failure:
                 self._fail(asked, failure.code)
