@@ -2,6 +2,8 @@
 as no client may be faster than its quota on any machine.
 """
 
+import socket
+import struct
 import time
 from collections.abc import Iterator
 
@@ -12,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from e2e.clusters import Cluster, started_cluster
 from e2e.command_line import Cli
 from prometheus_client.parser import text_string_to_metric_families
+from tidemark.cli.dev.layout import HOST
 from tidemark.runtime.exit_codes import ExitCode
 from waiting import PATIENCE_S
 
@@ -156,3 +159,29 @@ def test_topics_are_created_at_the_rate_of_the_quota(place: Place) -> None:
     assert refused or took_s >= 4 * TOLERATED
     assert place.throttled_s("mutation") > 0
     place.quota("remove", "--client-id-default", "--yes")
+
+
+def first_answer(port: int) -> bytes:
+    """Connect, send ApiVersions (18, version 0), and return the size of the answer; b"" when the
+    broker closes the connection instead.
+    """
+    with socket.create_connection((HOST, port), timeout=PATIENCE_S) as one:
+        one.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
+        return one.recv(4)
+
+
+@pytest.mark.feature("SE20")
+def test_connections_of_an_address_are_held_to_their_rate(place: Place) -> None:
+    """Two a second: 20 at once, and more only as time passes. Others are closed unserved."""
+    port = place.cluster.layout.member("broker-1").ports["client"]
+    place.quota("set", "--ip-default", "connection_creation_rate=2")
+    began_s = time.monotonic()
+    answers = [first_answer(port) for _ in range(25)]
+    took_s = time.monotonic() - began_s
+    served = sum(one != b"" for one in answers)
+    refused = place.count("tidemark_quota_throttles_total", "connection")
+    assert served <= 2 * (WINDOW_S + 1 + took_s)
+    assert refused >= 25 - served
+    place.cluster.restart("broker-1")
+    assert first_answer(port) != b"", "a new broker has seen nobody yet"
+    place.quota("remove", "--ip-default", "--yes")

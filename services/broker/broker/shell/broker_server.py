@@ -181,6 +181,7 @@ class BrokerServer:
                 parked=self.partitions.parked.requests,
                 on_unreadable=self.partitions.disks.read_failed,
                 on_gone=self.shares.partitions.connection_lost,
+                quotas=self.facts.quotas,
                 tls=tls if listener.speaks_tls else None,
             )
             for listener in config.parsed_listeners()

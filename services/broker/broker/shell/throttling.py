@@ -18,7 +18,8 @@ from broker.shell.request_context import RequestContext
 PRODUCE: Final = "produce"
 FETCH: Final = "fetch"
 MUTATION: Final = "mutation"
-KINDS: Final = (PRODUCE, FETCH, MUTATION)
+CONNECTION: Final = "connection"
+KINDS: Final = (PRODUCE, FETCH, MUTATION, CONNECTION)
 
 
 @dataclass(slots=True)
@@ -83,6 +84,15 @@ class Throttling:
     def mutations_throttled(self, client: Client) -> int:
         """Return the throttle time in ms of a request that changed topics, or was refused."""
         return self._noted(MUTATION, self.mutation_ms(client))
+
+    def connected(self, address: str) -> int:
+        """Count a new connection from an address. Return the time in ms after which it is to be
+        closed, because there were too many; 0: it may stay.
+        """
+        connections = self._quotas.connections
+        if not connections.enabled:
+            return 0
+        return self._noted(CONNECTION, connections.connected(address, self._now_ms()))
 
     def _noted(self, kind: str, throttle_ms: int) -> int:
         if throttle_ms:

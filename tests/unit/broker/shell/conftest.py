@@ -38,6 +38,7 @@ def make_listener(
         parked=parts.partitions.parked.requests,
         on_unreadable=parts.partitions.disks.read_failed,
         on_gone=parts.shares.partitions.connection_lost,
+        quotas=parts.facts.quotas,
         tls=tls,
     )
 

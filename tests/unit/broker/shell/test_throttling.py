@@ -1,7 +1,12 @@
 from broker.shell.metrics.quotas import families
-from broker.shell.throttling import FETCH, MUTATION, PRODUCE, Throttling
+from broker.shell.throttling import CONNECTION, FETCH, MUTATION, PRODUCE, Throttling
 from manual_clock import ManualClock
-from tidemark.model.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaEntity
+from tidemark.model.quotas import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    QuotaEntity,
+)
 
 ALICE = "User:alice"
 
@@ -29,6 +34,7 @@ def test_throttles_are_counted_by_kind() -> None:
         (PRODUCE, 1.5),
         (FETCH, 0.0),
         (MUTATION, 0.0),
+        (CONNECTION, 0.0),
     ]
     assert count.samples[0].value == 2
 
@@ -39,3 +45,13 @@ def test_one_fetch_returns_what_a_window_allows_at_most() -> None:
     assert throttling.fetch_bytes_max(ALICE, "app", 1_000) == 100
     assert throttling.fetch_bytes_max(ALICE, "app", 50) == 50
     assert throttling.fetch_bytes_max("User:bob", "app", 1_000) == 1_000
+
+
+def test_connections_are_counted_by_address() -> None:
+    throttling = Throttling(ManualClock())
+    assert throttling.connected("10.0.0.1") == 0
+    throttling.configure({QuotaEntity(ip="10.0.0.1"): {CONNECTION_CREATION_RATE: 1.0}})
+    waits = [throttling.connected("10.0.0.1") for _ in range(12)]
+    assert waits == [0] * 10 + [1_000] * 2
+    assert throttling.connected("10.0.0.2") == 0
+    assert throttling.counters[CONNECTION].count == 2

@@ -26,6 +26,7 @@ from broker.shell.listener.connection_host import HandlesFrames
 from broker.shell.listener.late_frames import is_late
 from broker.shell.listener.limits import ConnectionLimits
 from broker.shell.listener.sasl_router import SaslRouter
+from broker.shell.throttling import Throttling
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class KafkaListener:
         parked: Parked,
         on_unreadable: Callable[[File, DiskError], None],
         on_gone: Callable[[Connection], None],
+        quotas: Throttling,
         tls: ServerTls | None = None,
     ) -> None:
         """``on_unreadable`` is called for a file that could not be read while it was being sent,
@@ -65,6 +67,7 @@ class KafkaListener:
         self.counters = counters
         self.parked = parked
         self._on_gone = on_gone
+        self._quotas = quotas
         self.name = listener.name
         is_internal = listener.name == INTERNAL_LISTENER
         self.stranger = MEMBER if is_internal else Requester(ANONYMOUS, "")
@@ -200,9 +203,21 @@ class KafkaListener:
             return False
         self.counters.connections_total += 1
         self._connections[connection] = 0
+        if self.name != INTERNAL_LISTENER:
+            self._limit_rate(connection)
         if self._sasl is not None:
             self._sasl.admit(connection)
         return True
+
+    def _limit_rate(self, connection: Connection) -> None:
+        """Serve nothing to a connection that exceeds the rate of its address, and close it later
+        (KIP-612): a client that connects again at once would only connect more often.
+        """
+        throttle_ms = self._quotas.connected(connection.address)
+        if throttle_ms:
+            self.counters.connections_refused += 1
+            connection.mute(2 * throttle_ms)
+            self.loop.call_later(throttle_ms / 1_000, connection.close, "too many connections")
 
     def make_queue(
         self,
