@@ -2,23 +2,17 @@
 ACL, denied}, at a real broker.
 """
 
-import hashlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
-import scramp  # type: ignore[import-untyped]
-from e2e.acl_rows import BEFORE_LOGIN, DOOMED, GROUP, ROWS, TOPIC, TRANSACTION, Need, Place, Row
-from e2e.clusters import START_SECONDS, Cluster
+from e2e.acl_rows import BEFORE_LOGIN, DOOMED, GROUP, ROWS, TOPIC, TRANSACTION, Need, Row
 from e2e.kafka_wire import Wire
+from e2e.secured import SUPER_USER, Secured, codes, secured_cluster
 from e2e.wire import ask
-from free_ports import free_port
-from tidemark.cli.dev.layout import HOST, Layout
 from tidemark.kafka.api_versions import read_api_versions_response
 from tidemark.kafka.apis import ApiKey
-from tidemark.kafka.long_tail import Struct
 from tidemark.model.acls import Permission
 from tidemark.model.authorization import CLUSTER, Resource, ResourceType
 from tidemark.model.errors import ErrorCode
@@ -26,10 +20,6 @@ from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-MECHANISM = "SCRAM-SHA-256"
-SALT = bytes(range(16))
-ITERATIONS = 4_096
-SUPER_USER = "root"
 REFUSED = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -37,75 +27,6 @@ REFUSED = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 IDS = [f"{row.api.name.lower()}-{number}" for number, row in enumerate(ROWS)]
-
-
-class Secured:
-    """One broker with an authorizer. The password of a user is its name."""
-
-    def __init__(self, cluster: Cluster, safe: int) -> None:
-        self.cluster = cluster
-        self.safe = safe
-        self.internal = cluster.layout.member("broker-1").ports["internal"]
-        self.topic_ids: dict[str, bytes] = {}
-
-    def place(self, topic: str) -> Place:
-        return Place(topic, self.topic_ids.get(topic, bytes(16)))
-
-    def add_users(self, names: Iterable[str]) -> None:
-        def upsertion(name: str) -> dict[str, object]:
-            salted = hashlib.pbkdf2_hmac("sha256", name.encode(), SALT, ITERATIONS)
-            kept = {"iterations": ITERATIONS, "salt": SALT, "salted_password": salted}
-            return {"name": name, "mechanism": 1, **kept}
-
-        with Wire(self.internal) as wire:
-            fields = {"deletions": [], "upsertions": [upsertion(name) for name in names]}
-            answer = ask(wire, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, fields)
-            assert codes(answer) == {0}
-
-    def add_acls(self, acls: Iterable[tuple[str, Need, Permission]]) -> None:
-        creations = [
-            {
-                "resource_type": int(need.resource.resource_type),
-                "resource_name": need.resource.name,
-                "principal": f"User:{user}",
-                "host": "*",
-                "operation": int(need.operation),
-                "permission_type": int(permission),
-            }
-            for user, need, permission in acls
-        ]
-        with Wire(self.internal) as wire:
-            assert codes(ask(wire, ApiKey.CREATE_ACLS, 3, {"creations": creations})) == {0}
-
-    @contextmanager
-    def login(self, user: str, password: str | None = None) -> Iterator[Wire]:
-        """A connection of a user, whose login may have failed."""
-        client = scramp.ScramClient([MECHANISM], user, user if password is None else password)
-        with Wire(self.safe) as wire:
-            ask(wire, ApiKey.SASL_HANDSHAKE, 1, {"mechanism": MECHANISM})
-            first = {"auth_bytes": client.get_client_first().encode()}
-            answer = ask(wire, ApiKey.SASL_AUTHENTICATE, 2, first)
-            client.set_server_first(answer.auth_bytes.decode())
-            final = {"auth_bytes": client.get_client_final().encode()}
-            assert codes(ask(wire, ApiKey.SASL_AUTHENTICATE, 2, final)) <= {
-                0,
-                ErrorCode.SASL_AUTHENTICATION_FAILED,
-            }
-            yield wire
-
-
-def codes(answer: Any) -> set[int]:
-    """All error codes of an answer."""
-    if isinstance(answer, Struct):
-        fields = vars(answer)
-    elif hasattr(answer, "_asdict"):
-        fields = answer._asdict()
-    elif isinstance(answer, list | tuple):
-        return {code for one in answer for code in codes(one)}
-    else:
-        return set()
-    own = {int(value) for name, value in fields.items() if name.endswith("error_code")}
-    return own.union(*(codes(value) for value in fields.values()))
 
 
 def user_of(row: Row, case: str) -> str:
@@ -147,26 +68,9 @@ def cases() -> Iterator[tuple[str, list[tuple[Need, Permission]]]]:
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     directory = tmp_path_factory.mktemp("acls")
-    layout = Layout.on_free_ports(
-        directory, brokers=1, controllers=1, txn_coordinators=1, share_coordinators=1
-    )
-    own, safe = layout.member("broker-1").ports, free_port()
-    ports = {"CLIENT": own["client"], "INTERNAL": own["internal"], "SAFE": safe}
-    keys = {
-        "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": "SAFE:SASL_PLAINTEXT",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": f"User:{SUPER_USER}",
-        "connection.failed.authentication.delay.ms": "0",
-    }
-    cluster = Cluster(layout, overrides={"broker": keys})
-    try:
-        cluster.start(START_SECONDS)
-        world = Secured(cluster, safe)
+    with secured_cluster(directory, txn_coordinators=1, share_coordinators=1) as world:
         fill(world)
         yield world
-    finally:
-        cluster.end()
 
 
 def fill(world: Secured) -> None:

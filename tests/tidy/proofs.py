@@ -30,6 +30,7 @@ _STARTERS: Final = frozenset(
         "StartCluster",
         "metered_cluster",
         "running_zookeeper",
+        "secured_cluster",
         "subprocess",
     )
 )

@@ -42,6 +42,9 @@ GROUPS: Final[Mapping[str, GroupPlace]] = {
         "tidemark.cli.user.commands", "List, add and remove users that log in with SCRAM."
     ),
     "quota": GroupPlace("tidemark.cli.quota.commands", "List, set and remove quotas of clients."),
+    "acl": GroupPlace(
+        "tidemark.cli.acl.commands", "List, add, remove and check access control lists."
+    ),
     "producers": GroupPlace(
         "tidemark.cli.txn.producer_commands",
         "Show the producers of partitions: epochs, sequences, open transactions.",

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidemark.client.admin import answers as admin_answers
 from tidemark.client.admin import requests as admin_requests
+from tidemark.client.admin.acls import AclAdmin
 from tidemark.client.admin.groups import GroupAdmin
 from tidemark.client.admin.quotas import QuotaAdmin
 from tidemark.client.admin.share_groups import ShareGroupAdmin
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 
-class Admin(GroupAdmin, ShareGroupAdmin, TransactionAdmin, UserAdmin, QuotaAdmin):
+class Admin(GroupAdmin, ShareGroupAdmin, TransactionAdmin, UserAdmin, QuotaAdmin, AclAdmin):
     """Client for administration: ``async with Admin("host:9092") as admin: await
     admin.create_topics([NewTopic("orders", 3)])``.
 

@@ -1,0 +1,96 @@
+"""Calls of ``tidemark acl``."""
+
+from collections.abc import Sequence
+
+from tidemark.cli.acl.bindings import (
+    Row,
+    binding_row,
+    binding_text,
+    operation_name,
+    resource_text,
+)
+from tidemark.cli.admin_client import open_admin
+from tidemark.cli.failure import CommandError
+from tidemark.client.admin.admin import Admin, ConfigResource
+from tidemark.model.acls import AclBinding, AclEntry, AclFilter, Acls, ResourcePattern
+from tidemark.model.authorization import Operation, Requester, Resource
+from tidemark.model.errors import ErrorCode
+from tidemark.protocol.acl_authorizer import AclAuthorizer, AclPolicy
+
+
+async def list_all(bootstrap: str, wanted: AclFilter) -> list[Row]:
+    """Return a row for each ACL that the filter selects."""
+    async with open_admin(bootstrap) as admin:
+        return [binding_row(one) for one in await admin.describe_acls(wanted)]
+
+
+async def add(bootstrap: str, bindings: Sequence[AclBinding]) -> None:
+    """Create ACLs."""
+    async with open_admin(bootstrap) as admin:
+        await admin.create_acls(bindings)
+
+
+async def remove(bootstrap: str, bindings: Sequence[AclBinding]) -> None:
+    """Delete ACLs. Raises CommandError, and deletes none, if one of them does not exist."""
+    async with open_admin(bootstrap) as admin:
+        missing = set(bindings) - set(await admin.describe_acls())
+        if missing:
+            raise CommandError(
+                f"there is no ACL: {binding_text(min(missing))}"
+                f" ({ErrorCode.RESOURCE_NOT_FOUND.name})",
+                address=bootstrap,
+                hint="tidemark acl list",
+            )
+        await admin.delete_acls([_filter_of(one) for one in bindings])
+
+
+def _filter_of(binding: AclBinding) -> AclFilter:
+    pattern, entry = binding
+    return AclFilter(
+        pattern.resource_type,
+        pattern.name,
+        pattern.pattern_type,
+        entry.principal,
+        entry.host,
+        entry.operation,
+        entry.permission,
+    )
+
+
+async def check(
+    bootstrap: str, requester: Requester, operation: Operation, resource: Resource
+) -> Row:
+    """Return whether a principal may do something, and the rule that decides it."""
+    async with open_admin(bootstrap) as admin:
+        acls: dict[ResourcePattern, frozenset[AclEntry]] = {}
+        for pattern, entry in await admin.describe_acls():
+            acls[pattern] = acls.get(pattern, frozenset()) | {entry}
+        policy = await _policy(admin)
+    return decided(policy, acls, requester, operation, resource)
+
+
+def decided(
+    policy: AclPolicy, acls: Acls, requester: Requester, operation: Operation, resource: Resource
+) -> Row:
+    """Return the row of a decision, which is made as brokers make it."""
+    decision = AclAuthorizer(policy, acls).decide(requester, operation, resource)
+    return {
+        "principal": requester.principal,
+        "operation": operation_name(operation),
+        "resource": resource_text(resource),
+        "allowed": "yes" if decision.allowed else "no",
+        "because": decision.reason.value,
+        "acl": "-" if decision.binding is None else binding_text(decision.binding),
+    }
+
+
+async def _policy(admin: Admin) -> AclPolicy:
+    """Return the super users, and whether resources without an ACL are open, of one broker."""
+    broker = min(one.broker_id for one in (await admin.describe_cluster()).brokers)
+    resource = ConfigResource("broker", str(broker))
+    settings = (await admin.describe_configs([resource]))[resource]
+    users, is_open = (
+        settings[name].value or "" for name in ("super.users", "allow.everyone.if.no.acl.found")
+    )
+    names = frozenset(one.strip() for one in users.split(";") if one.strip())
+    return AclPolicy(names, is_open.lower() == "true")

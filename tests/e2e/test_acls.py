@@ -1,0 +1,158 @@
+"""ACLs as Kafka's clients and the command line meet them."""
+
+from collections.abc import Iterator
+
+import kafka
+import kafka.errors
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
+from e2e.command_line import Cli
+from e2e.secured import MECHANISM, SUPER_USER, Secured, secured_cluster
+from tidemark.cli.dev.layout import HOST
+from tidemark.runtime.exit_codes import ExitCode
+from waiting import PATIENCE_S
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with secured_cluster(tmp_path_factory.mktemp("acls")) as world:
+        world.add_users([SUPER_USER, "alice", "bob", "carol"])
+        admin = AdminClient(settings(world, SUPER_USER))
+        topics = [NewTopic(name, 1, 1) for name in ("orders-eu", "secret")]
+        for one in admin.create_topics(topics).values():
+            one.result(PATIENCE_S)
+        yield world
+
+
+def settings(world: Secured, user: str) -> dict[str, str | int | float | bool]:
+    return {
+        "bootstrap.servers": f"{HOST}:{world.safe}",
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": MECHANISM,
+        "sasl.username": user,
+        "sasl.password": user,
+    }
+
+
+def internal(world: Secured) -> tuple[str, str]:
+    return "-b", f"{HOST}:{world.internal}"
+
+
+def acl(user: str, operation: AclOperation, name: str, kind: ResourceType) -> AclBinding:
+    return AclBinding(
+        kind,
+        name,
+        ResourcePatternType.PREFIXED,
+        f"User:{user}",
+        "*",
+        operation,
+        AclPermissionType.ALLOW,
+    )
+
+
+def produce(world: Secured, user: str, topic: str) -> KafkaError | None:
+    """The error of a record of a producer without idempotence."""
+    outcomes: list[KafkaError | None] = []
+    producer = Producer(settings(world, user))
+    producer.produce(topic, b"x", on_delivery=lambda error, _: outcomes.append(error))
+    producer.flush(PATIENCE_S)
+    return outcomes[0]
+
+
+@pytest.mark.feature("SE13", "SE14", "SE15", "U04")
+def test_librdkafka_may_do_what_prefixed_acls_allow_and_nothing_else(secured: Secured) -> None:
+    admin = AdminClient(settings(secured, SUPER_USER))
+    wanted = [
+        acl("alice", AclOperation.WRITE, "orders", ResourceType.TOPIC),
+        acl("alice", AclOperation.READ, "orders", ResourceType.TOPIC),
+        acl("alice", AclOperation.READ, "readers", ResourceType.GROUP),
+    ]
+    for made in admin.create_acls(wanted).values():
+        made.result(PATIENCE_S)
+    assert produce(secured, "alice", "orders-eu") is None
+    refused = produce(secured, "alice", "secret")
+    assert refused is not None
+    assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    group = {"group.id": "readers-1", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings(secured, "alice"), **group})
+    consumer.subscribe(["orders-eu"])
+    message = consumer.poll(PATIENCE_S)
+    assert message is not None
+    assert (message.error(), message.value()) == (None, b"x")
+    consumer.commit(message=message, asynchronous=False)
+    consumer.close()
+    other = Consumer({**settings(secured, "alice"), "group.id": "others"})
+    other.subscribe(["orders-eu"])
+    message = other.poll(PATIENCE_S)
+    assert message is not None
+    problem = message.error()
+    assert problem is not None
+    assert problem.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    other.close()
+
+
+@pytest.mark.feature("SE15")
+def test_acls_are_described_and_deleted_by_filter(secured: Secured) -> None:
+    admin = AdminClient(settings(secured, SUPER_USER))
+    made = acl("dave", AclOperation.DESCRIBE, "x", ResourceType.TOPIC)
+    admin.create_acls([made])[made].result(PATIENCE_S)
+    wanted = AclBindingFilter(
+        ResourceType.ANY,
+        None,  # type: ignore[arg-type]
+        ResourcePatternType.ANY,
+        "User:dave",
+        None,  # type: ignore[arg-type]  # the stub lacks None: any
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    assert admin.describe_acls(wanted).result(PATIENCE_S) == [made]
+    assert admin.delete_acls([wanted])[wanted].result(PATIENCE_S) == [made]
+    assert admin.describe_acls(wanted).result(PATIENCE_S) == []
+
+
+@pytest.mark.feature("SE18")
+def test_kafka_python_sees_only_what_it_may_describe(secured: Secured) -> None:
+    cli = Cli(secured.cluster)
+    done = cli.run("acl", "add", "bob", "describe", "--topic", "orders-eu", *internal(secured))
+    assert done.returncode == ExitCode.OK, done.stderr.decode()
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=f"{HOST}:{secured.safe}",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=MECHANISM,
+        sasl_plain_username="bob",
+        sasl_plain_password="bob",
+    )
+    assert consumer.topics() == {"orders-eu"}
+    consumer.close()
+
+
+@pytest.mark.feature("SE15")
+def test_the_command_line_adds_checks_lists_and_removes(secured: Secured) -> None:
+    cli, where = Cli(secured.cluster), internal(secured)
+    words = ("carol", "read", "--topic", "orders-eu")
+    assert cli.run("acl", "check", *words, *where).returncode == ExitCode.FAILED
+    assert cli.run("acl", "add", *words, *where).returncode == ExitCode.OK
+    (row,) = cli.json("acl", "check", "carol", "describe", "--topic", "orders-eu", *where)
+    assert row["acl"] == "allow read on topic orders-eu to User:carol from *"
+    assert cli.run("acl", "add", *words, "--deny", *where).returncode == ExitCode.OK
+    (row,) = cli.json("acl", "check", *words, *where, code=ExitCode.FAILED)
+    assert row["because"] == "denied by an ACL"
+    (row,) = cli.json("acl", "check", SUPER_USER, "read", "--topic", "orders-eu", *where)
+    assert row["because"] == "super user"
+    listed = cli.json("acl", "list", "--principal", "carol", *where)
+    assert [one["permission"] for one in listed] == ["deny", "allow"]
+    assert cli.run("acl", "remove", *words, "--deny", "-y", *where).returncode == ExitCode.OK
+    assert cli.run("acl", "remove", *words, "--deny", "-y", *where).returncode != ExitCode.OK
+    assert len(cli.json("acl", "list", "--principal", "carol", *where)) == 1
