@@ -25,7 +25,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import CollectorRegistry
 from share_coordinator.config import ShareCoordinatorConfig
 from share_coordinator.shell.node import ShareCoordinatorNode
-from tidemark.kafka.apis import APIS, INTERNAL_APIS, ApiKey
+from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.model.config_values import INT_MAX, LONG_MAX, LONG_MIN, ConfigKind, InvalidConfigError
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from broker.config import BrokerConfig
 from controller.config import ControllerConfig
+from tidemark.kafka.apis import INTERNAL_APIS, ApiKey
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS
 from tidemark.runtime.service_config import ServiceConfig, config_keys
 
