@@ -378,6 +378,7 @@ _CLUSTER = (
         {"deletions": [{"name": "absent", "mechanism": 1}], "upsertions": []},
         cluster(Op.ALTER),
     ),
+    tail(K.UPDATE_FEATURES, {"feature_updates": []}, cluster(Op.ALTER)),
     tail(K.DESCRIBE_CLIENT_QUOTAS, {"components": []}, cluster(Op.DESCRIBE_CONFIGS)),
     tail(
         K.ALTER_CLIENT_QUOTAS,

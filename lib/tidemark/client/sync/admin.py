@@ -66,3 +66,7 @@ class Admin(SyncClient[AsyncAdmin]):
     describe_quotas = blocking(AsyncAdmin.describe_quotas)
     alter_quotas = blocking(AsyncAdmin.alter_quotas)
     remove_quotas = blocking(AsyncAdmin.remove_quotas)
+
+    describe_acls = blocking(AsyncAdmin.describe_acls)
+    create_acls = blocking(AsyncAdmin.create_acls)
+    delete_acls = blocking(AsyncAdmin.delete_acls)
