@@ -32,6 +32,7 @@ def watched(release: Release, tmp_path: Path) -> Iterator[Release]:
     before = release.revision()
     release.install(write_values(tmp_path / "v.yaml", external=EXTERNAL, replaceLostNodes=WATCH))
     release.wait_updated()
+    release.kubectl("delete", "events", "--all")  # those of an earlier run
     yield release
     start_all()
     release.rollback(before)
