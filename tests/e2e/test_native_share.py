@@ -457,7 +457,7 @@ def test_the_commands_of_a_share_group(cluster: Cluster, topic_name: Name) -> No
     assert tidemark(cluster, "describe", group).returncode == 1
 
 
-@pytest.mark.feature("V03")
+@pytest.mark.feature("V03", "Y08")
 def test_records_in_flight_are_shown_without_a_change(cluster: Cluster, topic_name: Name) -> None:
     group = topic_name("jobs")
 

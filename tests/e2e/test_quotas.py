@@ -120,13 +120,13 @@ def test_without_a_quota_of_its_own_a_client_is_not_throttled(place: Place) -> N
 
 @pytest.mark.feature("SE21")
 def test_the_command_line_sets_lists_and_removes_quotas(place: Place) -> None:
-    place.quota("set", "--user", "alice", "producer_byte_rate=1000", "request_percentage=2.5")
+    place.quota("set", "--user", "alice", "producer_byte_rate=1000", "controller_mutation_rate=2.5")
     place.quota("set", "--user", "alice", "--client-id-default", "consumer_byte_rate=5")
     place.quota("set", "--ip", "10.1.2.3", "connection_creation_rate=7")
     default = ("alice", "<default>", None, "consumer_byte_rate", 5.0)
     rate = ("alice", None, None, "producer_byte_rate", 1_000.0)
-    share = ("alice", None, None, "request_percentage", 2.5)
-    assert place.quotas("--user", "alice") == [rate, share, default]
+    share = ("alice", None, None, "controller_mutation_rate", 2.5)
+    assert place.quotas("--user", "alice") == [share, rate, default]
     assert (None, None, "10.1.2.3", "connection_creation_rate", 7.0) in place.quotas()
     assert place.quotas("--user-default") == []
     place.quota("remove", "producer_byte_rate", "--user", "alice", "--yes")
@@ -134,6 +134,7 @@ def test_the_command_line_sets_lists_and_removes_quotas(place: Place) -> None:
     words = place.quota("remove", "producer_byte_rate", "--user", "alice", "--yes", code=ERROR)
     assert b"user alice has no quota producer_byte_rate" in words
     place.quota("set", "--user", "alice", "producer_byte_rate=-1", code=ExitCode.USAGE)
+    place.quota("set", "--user", "alice", "request_percentage=5", code=ExitCode.USAGE)
 
 
 @pytest.mark.feature("SE21")

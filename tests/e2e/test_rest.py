@@ -390,6 +390,15 @@ def test_a_group_is_reset_after_a_dry_run_has_shown_the_moves(rest: Api) -> None
     assert busy.status_code == 409
 
 
+@pytest.mark.feature("AD10", "Y08")
+def test_a_share_group_shows_what_it_has_not_completed(rest: Api) -> None:
+    def lag() -> int:
+        return sum(one["lag"] or 0 for one in rest.ok("listShareGroupOffsets")["data"])
+
+    wait_for(lambda: lag() >= RECORDS, "its member holds records and accepts none")
+    wait_for(lambda: rest.ok("getShareGroup")["total_lag"] == lag(), "the group has the sum")
+
+
 @pytest.mark.feature("AD10", "V03")
 def test_a_share_group_shows_its_window_and_its_members(rest_cluster: Cluster, rest: Api) -> None:
     group = rest.ok("getShareGroup")

@@ -16,7 +16,6 @@ from tidemark.model.quotas import (
     CONTROLLER_MUTATION_RATE,
     DEFAULT,
     PRODUCER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
     ClientQuotas,
     QuotaEntity,
 )
@@ -182,14 +181,11 @@ class _Kind(Generic[SensorT]):
 
 
 class RateQuota(_Kind[_RateSensor]):
-    """Quota of a rate: bytes or the time of requests."""
+    """Quota of a rate of bytes."""
 
-    def __init__(
-        self, key: str, window: QuotaWindow, *, throttle_ms_max: int = THROTTLE_MS_MAX
-    ) -> None:
+    def __init__(self, key: str, window: QuotaWindow) -> None:
         super().__init__(key, _RateSensor, window)
         self._window = window
-        self._throttle_ms_max = throttle_ms_max
 
     def record(self, client: Client, amount: float, now: InstantMs) -> int:
         """Count an amount. Return the throttle time in ms."""
@@ -198,15 +194,7 @@ class RateQuota(_Kind[_RateSensor]):
             return 0
         rate = self._sensors.at(quota.shared_by, quota.bound, now).rate
         rate.record(amount, now)
-        return min(rate.throttle_ms(quota.bound, now), self._throttle_ms_max)
-
-    def peek(self, client: Client, extra: float, now: InstantMs) -> int:
-        """Return the throttle time in ms, if ``extra`` were counted."""
-        quota = self.in_force(client)
-        if quota is None:
-            return 0
-        rate = self._sensors.at(quota.shared_by, quota.bound, now).rate
-        return min(rate.throttle_ms(quota.bound, now, extra), self._throttle_ms_max)
+        return min(rate.throttle_ms(quota.bound, now), THROTTLE_MS_MAX)
 
     def largest(self, client: Client) -> float | None:
         """Return the amount that is within the quota if nothing else was counted for a window;
@@ -282,11 +270,10 @@ class Quotas:
     ) -> None:
         self.produce = RateQuota(PRODUCER_BYTE_RATE, window)
         self.fetch = RateQuota(CONSUMER_BYTE_RATE, window)
-        self.requests = RateQuota(REQUEST_PERCENTAGE, window, throttle_ms_max=window.sample_ms)
         self.mutations = MutationQuota(mutation_window)
         self.connections = ConnectionQuota(window)
 
     def configure(self, quotas: ClientQuotas) -> None:
         """Take the quotas of the cluster."""
-        for kind in (self.produce, self.fetch, self.requests, self.mutations, self.connections):
+        for kind in (self.produce, self.fetch, self.mutations, self.connections):
             kind.configure(quotas)

@@ -14,7 +14,6 @@ from tidemark.model.quotas import (
     CONTROLLER_MUTATION_RATE,
     DEFAULT,
     PRODUCER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
     QuotaEntity,
 )
 
@@ -44,7 +43,7 @@ def test_the_first_entity_of_the_list_is_in_force(limits: dict[QuotaEntity, floa
 
 def test_nothing_is_throttled_or_kept_by_default() -> None:
     quotas = Quotas()
-    kinds = (quotas.produce, quotas.fetch, quotas.requests, quotas.mutations, quotas.connections)
+    kinds = (quotas.produce, quotas.fetch, quotas.mutations, quotas.connections)
     assert not any(one.enabled for one in kinds)
     assert quotas.produce.record(ALICE, 10**9, NOW) == 0
     assert quotas.connections.connected("127.0.0.1", NOW) == 0
@@ -71,14 +70,6 @@ def test_a_changed_limit_keeps_what_was_used() -> None:
     quotas.configure({})
     assert quotas.fetch.largest(ALICE) is None
     assert not quotas.fetch.enabled
-
-
-def test_the_throttle_of_requests_is_one_sample_long_at_most() -> None:
-    quotas = Quotas()
-    quotas.configure({QuotaEntity(None, DEFAULT): {REQUEST_PERCENTAGE: 1.0}})
-    assert quotas.requests.record(ALICE, 10.5, NOW) == 500
-    assert quotas.requests.peek(ALICE, 0.25, NOW) == 750
-    assert quotas.requests.record(ALICE, 100, NOW) == 1_000
 
 
 def test_a_mutation_is_accepted_until_there_is_a_debt() -> None:

@@ -71,8 +71,13 @@ def test_refused_entities(raw: Sequence[tuple[str, str | None]], message: str) -
 def test_keys_that_do_not_fit_an_entity(entity: QuotaEntity, key: str) -> None:
     with pytest.raises(TidemarkError, match=f"Invalid configuration key {key}"):
         check_key(entity, key)
-    check_key(BOTH, REQUEST_PERCENTAGE)
+    check_key(BOTH, CONTROLLER_MUTATION_RATE)
     check_key(HOME, CONNECTION_CREATION_RATE)
+
+
+def test_a_quota_that_nobody_enforces_is_refused() -> None:
+    with pytest.raises(TidemarkError, match="request_percentage is not supported"):
+        check_key(ALICE, REQUEST_PERCENTAGE)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +85,8 @@ def test_keys_that_do_not_fit_an_entity(entity: QuotaEntity, key: str) -> None:
     [
         (PRODUCER_BYTE_RATE, 0, "greater than 0"),
         (PRODUCER_BYTE_RATE, -1, "greater than 0"),
-        (REQUEST_PERCENTAGE, math.nan, "greater than 0"),
-        (REQUEST_PERCENTAGE, math.inf, "greater than 0"),
+        (CONTROLLER_MUTATION_RATE, math.nan, "greater than 0"),
+        (CONTROLLER_MUTATION_RATE, math.inf, "greater than 0"),
         (PRODUCER_BYTE_RATE, 1.5, "fractional"),
         (PRODUCER_BYTE_RATE, 2.0**70, "too large"),
         (CONNECTION_CREATION_RATE, 2.0**31, "too large"),

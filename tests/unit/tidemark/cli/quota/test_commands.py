@@ -31,6 +31,7 @@ def test_a_quota_belongs_to_somebody() -> None:
         (ALICE, "producer_byte_rate=much", "is not KEY=VALUE"),
         (ALICE, "producer_byte_rate=1.5", "fractional"),
         (ALICE, "rate=1", "Invalid configuration key rate"),
+        (ALICE, "request_percentage=5", "is not supported"),
         (HOME, "producer_byte_rate=1", "Invalid configuration key"),
     ],
 )
@@ -39,4 +40,4 @@ def test_values_that_are_refused_before_they_are_sent(
 ) -> None:
     with pytest.raises(CommandError, match=message):
         value_of(entity, text)
-    assert value_of(ALICE, "request_percentage=2.5") == ("request_percentage", 2.5)
+    assert value_of(ALICE, "controller_mutation_rate=2.5") == ("controller_mutation_rate", 2.5)
