@@ -61,7 +61,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def mortal_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def _mortal_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two brokers with short intervals, shared. A test may stop or kill broker-2, and starts it
     again; broker-2 makes no topics by itself, broker-1 makes them with three partitions.
     """
@@ -78,3 +78,11 @@ def mortal_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
     shared = started_cluster(tmp_path_factory.mktemp("mortal"), brokers=2, overrides=overrides)
     yield shared
     shared.end()
+
+
+@pytest.fixture
+def mortal_cluster(_mortal_cluster: Cluster) -> Iterator[Cluster]:
+    """The shared cluster with two brokers. A failed test does not leave it with one to the next."""
+    yield _mortal_cluster
+    if "broker-2" not in _mortal_cluster.running():
+        _mortal_cluster.restart("broker-2")

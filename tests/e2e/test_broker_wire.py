@@ -308,7 +308,8 @@ def test_api_versions_names_what_is_served(wire: Wire, version: int) -> None:
     assert served[ApiKey.PRODUCE] == (0, 13)
     assert served[ApiKey.FETCH] == (4, 18)
     assert served[ApiKey.END_TXN] == (0, 5)
-    assert ApiKey.CREATE_ACLS not in served
+    assert served[ApiKey.CREATE_ACLS] == (1, 3)
+    assert ApiKey.READ_SHARE_GROUP_STATE not in served, "that is gRPC between services"
     features = [tuple(one) for one in response.finalized_features]
     finalized = [
         ("group.version", 1, 1),

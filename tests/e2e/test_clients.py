@@ -290,7 +290,6 @@ def test_a_topic_that_is_not_there_is_made_by_writing_to_it(
 
 
 CLIENT_SOFTWARE = ApiVersionsRequest("test", "1")
-ACL_APIS = {29, 30, 31}
 SHARE_APIS = {76, 77, 78, 79, 90, 91, 92}
 SHARE_STATE_APIS = {83, 84, 85, 86, 87}
 
@@ -300,7 +299,7 @@ def test_what_is_not_served_is_not_advertised(cluster: Cluster) -> None:
     with connect(cluster.kafka(1)) as wire:
         body = wire.ask(ApiKey.API_VERSIONS, 3, write_api_versions_request(3, CLIENT_SOFTWARE))
     advertised = {one.api_key: one for one in read_api_versions_response(body, 3).api_versions}
-    assert not set(advertised) & (ACL_APIS | SHARE_STATE_APIS)
+    assert not set(advertised) & SHARE_STATE_APIS
     assert set(advertised) >= SHARE_APIS
     assert (advertised[ApiKey.PRODUCE].min_version, advertised[ApiKey.FETCH].max_version) == (0, 18)
 

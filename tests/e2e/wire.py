@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from e2e.clusters import Cluster
 from e2e.kafka_wire import Wire
@@ -62,18 +62,15 @@ def topic_at(address: str, topic: str) -> MetadataTopic:
         return found
 
 
-def create_topic(
+def asked_to_create(
     cluster: Cluster,
     topic: str,
     partitions: int = 1,
     *,
     leaders: Sequence[int] | None = None,
     configs: Mapping[str, object] | None = None,
-) -> bytes:
-    """Make a topic, wait until every live broker knows it, and give its id.
-
-    ``leaders``: the broker of each partition; by default the controller chooses.
-    """
+) -> Any:
+    """Ask for a topic; return the row of CreateTopicsResponse, which may name an error."""
     chosen = [
         {"partition_index": number, "broker_ids": [broker]}
         for number, broker in enumerate(leaders or ())
@@ -88,8 +85,7 @@ def create_topic(
             for key, value in (configs or {}).items()
         ],
     }
-    live = live_brokers(cluster)
-    with connect(cluster.kafka(live[0])) as wire:
+    with connect(cluster.kafka(live_brokers(cluster)[0])) as wire:
         answer = ask(
             wire,
             ApiKey.CREATE_TOPICS,
@@ -97,6 +93,23 @@ def create_topic(
             {"topics": [asked], "timeout": PATIENCE_MS},
         )
     (made,) = answer.topics
+    return made
+
+
+def create_topic(
+    cluster: Cluster,
+    topic: str,
+    partitions: int = 1,
+    *,
+    leaders: Sequence[int] | None = None,
+    configs: Mapping[str, object] | None = None,
+) -> bytes:
+    """Make a topic, wait until every live broker knows it, and give its id.
+
+    ``leaders``: the broker of each partition; by default the controller chooses.
+    """
+    live = live_brokers(cluster)
+    made = asked_to_create(cluster, topic, partitions, leaders=leaders, configs=configs)
     assert made.error_code == ErrorCode.NONE, (made.error_code, made.error_message)
 
     def knows(broker: int) -> bool:
