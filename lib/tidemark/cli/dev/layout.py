@@ -1,9 +1,13 @@
 """Layout of an embedded cluster: its processes, their ports and directories."""
 
+import fcntl
 import importlib.util
 import json
+import os
 import random
 import socket
+import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,6 +27,9 @@ _FORMAT: Final = 1
 # Below the range that the kernel assigns to outgoing connections.
 _FREE_PORTS: Final = (20_000, 32_000)
 _PORTS_IN_BLOCK: Final = 120
+_RESERVED_BLOCKS_MAX: Final = 16
+_reserved_blocks: Final[deque[int]] = deque()
+"""Descriptors of the lock files of the newest blocks that free_port_block returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,11 +288,35 @@ def port_is_free(port: int) -> bool:
 
 
 def free_port_block() -> int:
-    """Return the first of 120 free ports in a row. Raises CommandError if there are none."""
+    """Return the first of 120 free ports in a row. Raises CommandError if there are none.
+
+    No other process of this user gets the block from this function while it is one of the newest
+    that this process got: its servers may not listen yet, or may be restarting.
+    """
     first, last = _FREE_PORTS
     blocks = list(range(first, last, _PORTS_IN_BLOCK))
     random.SystemRandom().shuffle(blocks)
     for base in blocks:
+        lock = _locked_block(base)
+        if lock is None:
+            continue
         if all(port_is_free(port) for port in range(base, base + _PORTS_IN_BLOCK)):
+            _reserved_blocks.append(lock)
+            if len(_reserved_blocks) > _RESERVED_BLOCKS_MAX:
+                os.close(_reserved_blocks.popleft())
             return base
+        os.close(lock)
     raise CommandError("no free block of ports on loopback", code=ExitCode.UNAVAILABLE)
+
+
+def _locked_block(base: int) -> int | None:
+    """Return a descriptor of the locked file of a block, or None if the block is reserved."""
+    directory = Path(tempfile.gettempdir(), f"tidemark-ports-{os.getuid()}")
+    directory.mkdir(mode=0o700, exist_ok=True)
+    lock = os.open(directory / f"{base}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock

@@ -1,5 +1,7 @@
 import json
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +10,7 @@ from tidemark.cli.dev.layout import (
     Layout,
     Ports,
     Shape,
+    free_port_block,
     port_is_free,
 )
 from tidemark.cli.failure import CommandError
@@ -94,3 +97,22 @@ def test_a_taken_port_is_not_free() -> None:
 def test_free_ports_are_below_those_of_outgoing_connections(tmp_path: Path) -> None:
     layout = Layout.on_free_ports(tmp_path)
     assert 20_000 <= layout.shape.ports.zookeeper < 32_000
+
+
+GIVEN_TO_ANOTHER = """
+from tidemark.cli.dev.layout import free_port_block
+print([free_port_block() for _ in range(16)], flush=True)
+input()
+"""
+
+
+def test_two_processes_do_not_get_one_block_of_ports() -> None:
+    own = {free_port_block() for _ in range(16)}
+    argv = [sys.executable, "-c", GIVEN_TO_ANOTHER]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as another:
+        assert another.stdout is not None
+        others = json.loads(another.stdout.readline())
+        assert len(own) == len(set(others)) == 16
+        assert not own & set(others)
+        another.communicate("\n")
