@@ -274,7 +274,8 @@ _GROUPS = (
     tail(K.DELETE_GROUPS, {"groups_names": [DOOMED]}, group(Op.DELETE, DOOMED)),
     tail(
         K.OFFSET_DELETE,
-        _partitions(top_group_id=GROUP, partition_index=0),
+        # A partition without an offset: the group, which other rows list, would end with its last.
+        _partitions(top_group_id=GROUP, partition_index=1),
         group(Op.DELETE),
         _READ_TOPIC,
     ),
