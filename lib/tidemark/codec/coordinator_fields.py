@@ -162,6 +162,12 @@ class FieldReader:
         """Read bytes that are not null."""
         return self._take(self._count())
 
+    def nullable_octets(self) -> bytes | None:
+        """Read bytes or null, in the old encoding."""
+        assert not self._flexible, "only the old encoding is needed"
+        length = self.int32()
+        return self._take(length) if length >= 0 else None
+
     def array(self, read: Callable[[], T]) -> tuple[T, ...]:
         """Read an array, each element with ``read``."""
         return tuple(read() for _ in range(self._count()))

@@ -2,15 +2,25 @@
 defaults are Kafka's.
 """
 
-from typing import Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from tidemark.runtime.service_config import CommaList, ServiceConfig
 
-from broker.core.groups.settings import GroupSettings
+from broker.core.groups.settings import GroupSettings, MigrationPolicy
 
 _MIB = 1024 * 1024
 _INT_MAX = 2**31 - 1
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+PolicyName = Annotated[
+    Literal["disabled", "upgrade", "downgrade", "bidirectional"], BeforeValidator(_lower)
+]
+"""Name of a MigrationPolicy; case does not count, as in Kafka."""
 
 
 class CoordinationConfig(ServiceConfig):
@@ -88,6 +98,12 @@ class CoordinationConfig(ServiceConfig):
         ("uniform", "range"),
         min_length=1,
         description="assignors on the broker that members may select; the first is the default",
+    )
+    group_consumer_migration_policy: PolicyName = Field(
+        "bidirectional",
+        description="conversions of groups with members: upgrade converts a classic group when a"
+        " member of the consumer protocol joins, downgrade converts it back when the last such"
+        " member is gone; a group without members is always converted",
     )
 
     transaction_state_log_num_partitions: int = Field(
@@ -189,4 +205,5 @@ class CoordinationConfig(ServiceConfig):
             group_consumer_max_heartbeat_interval_ms=self.group_consumer_max_heartbeat_interval_ms,
             group_consumer_max_size=self.group_consumer_max_size,
             group_consumer_assignors=self.group_consumer_assignors,
+            group_consumer_migration_policy=MigrationPolicy(self.group_consumer_migration_policy),
         )

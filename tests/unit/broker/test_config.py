@@ -148,3 +148,10 @@ def test_options_of_share_groups_that_contradict_are_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=why):
         config(**settings)
+
+
+def test_the_migration_policy_of_groups_is_named_in_either_case() -> None:
+    made = config(group_consumer_migration_policy="Upgrade")
+    assert made.group_settings().group_consumer_migration_policy.value == "upgrade"
+    with pytest.raises(ValidationError, match="bidirectional"):
+        config(group_consumer_migration_policy="both")

@@ -76,6 +76,13 @@ def test_impossible_counts_are_damage(data: str, flexible: bool) -> None:
         reader.array(reader.int8)
 
 
+def test_bytes_may_be_null_in_the_old_encoding() -> None:
+    reader = FieldReader(bytes.fromhex("ffffffff" + "0000000261620000007f"))
+    assert (reader.nullable_octets(), reader.nullable_octets()) == (None, b"ab")
+    with pytest.raises(DamagedRecordError):
+        reader.nullable_octets()
+
+
 def test_a_string_that_is_no_text_is_damage() -> None:
     with pytest.raises(DamagedRecordError, match="UTF-8"):
         FieldReader(b"\0\1\xff").string()

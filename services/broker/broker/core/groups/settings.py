@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.group_configs import (
@@ -11,6 +12,27 @@ from tidemark.model.group_configs import (
     check_pair,
     group_config,
 )
+
+
+class MigrationPolicy(StrEnum):
+    """Conversions of a group with members from one protocol to the other; Kafka's words."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    """A classic group becomes one of KIP-848 when a member of that protocol joins."""
+    DOWNGRADE = "downgrade"
+    """A group of KIP-848 becomes a classic one when only members of that protocol remain."""
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def upgrades(self) -> bool:
+        """True if classic groups are converted."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def downgrades(self) -> bool:
+        """True if groups of KIP-848 are converted."""
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +55,7 @@ class GroupSettings:
     group_consumer_max_size: int = 2**31 - 1
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """Server-side assignors; the first is the default."""
+    group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
     def __post_init__(self) -> None:
         assert 0 < self.group_min_session_timeout_ms <= self.group_max_session_timeout_ms

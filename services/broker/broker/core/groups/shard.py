@@ -2,15 +2,15 @@
 
 It routes each request to the group it concerns. A group follows the classic protocol or KIP-848. A
 group without members changes its protocol when a member joins with the other one; the records of
-the old protocol end with tombstones in the same batch. A group id with committed offsets alone is a
-group too, of consumers that assign partitions themselves.
+the old protocol end with tombstones in the same batch. `GroupTable` converts groups with members. A
+group id with committed offsets alone is a group too, of consumers that assign partitions
+themselves.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tidemark.codec.group_records import GroupMetadataRecord, GroupRecord, OffsetCommitRecord
-from tidemark.codec.group_records_consumer import ConsumerGroupMetadataRecord, ConsumerRecord
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
 from tidemark.protocol.shard import Decision, Moment, Writer
@@ -21,10 +21,11 @@ from broker.core.groups.classic.deadlines import Deadlines, Key, Kind
 from broker.core.groups.classic.group import ClassicGroup
 from broker.core.groups.classic.joins import Joins, refuse
 from broker.core.groups.classic.rebalance import Rebalance
-from broker.core.groups.classic.states import Cause, GroupState
+from broker.core.groups.classic.states import GroupState
 from broker.core.groups.consumer.group import ConsumerGroup
 from broker.core.groups.effects import Answer, Outcome
 from broker.core.groups.group_rules import AnyGroup
+from broker.core.groups.group_table import GroupTable, not_a_consumer_group
 from broker.core.groups.name_limits import too_long
 from broker.core.groups.offsets import Offsets
 from broker.core.groups.requests import (
@@ -86,10 +87,11 @@ class GroupShard:
         self._settings = settings
         self._topics = topics
         self._configs_of = configs_of
-        self._groups: dict[str, AnyGroup] = {}
         self._offsets = Offsets(settings)
         self._deadlines = Deadlines()
         self._rebalance = Rebalance(settings, self._deadlines)
+        self._table = GroupTable(settings, topics, self._deadlines, self._rebalance)
+        self._groups = self._table.groups
         self._joins = Joins(settings, self._rebalance)
         self._deciders: dict[type, Callable[[int, Any, Moment, Outcome], GroupReply | None]] = {
             JoinGroup: self._join,
@@ -134,7 +136,8 @@ class GroupShard:
         group = self._groups.get(key.group_id)
         if isinstance(group, ConsumerGroup):
             out.records.extend(group.wake(now))
-            self._schedule(group)
+            if out.records or not self._table.maybe_downgrade(group, now, out):
+                self._table.schedule(group)
         elif isinstance(group, ClassicGroup):
             self._wake_classic(group, key, now, out)
         return out.decision()
@@ -149,9 +152,9 @@ class GroupShard:
             case OffsetCommitRecord():
                 self._offsets.replay(record, writer)
             case GroupMetadataRecord():
-                self._replay_classic(record)
+                self._table.replay_classic(record)
             case _:
-                self._replay_consumer(record)
+                self._table.replay_consumer(record)
 
     def replay_end(self, writer: Writer, *, commits: bool) -> None:
         """End a transaction: its pending offsets are committed or dropped."""
@@ -165,13 +168,14 @@ class GroupShard:
         for group in list(self._groups.values()):
             if isinstance(group, ConsumerGroup):
                 group.loaded(now, self._settings_of(group.group_id))
-                self._schedule(group)
+                self._table.schedule(group)
                 continue
             for member in group.members.values():
                 self._rebalance.renew_session(group, member, now)
-            if len(group.members) > self._settings.group_max_size:
+            if group.must_join_again or len(group.members) > self._settings.group_max_size:
                 self._rebalance.prepare(group, now, out)
         self._schedule_expiry(now)
+        out.records.extend(self._table.leftovers())
         out.records.extend(self._offsets_of_unknown_topics())
         return out.decision()
 
@@ -187,11 +191,7 @@ class GroupShard:
     def check(self) -> None:
         """Assert every invariant."""
         self._offsets.check()
-        for group_id, group in self._groups.items():
-            assert group.group_id == group_id
-            group.check()
-            if isinstance(group, ClassicGroup):
-                assert not group.is_disposable, f"{group_id} should have been removed"
+        self._table.check()
 
     # -- finding groups
 
@@ -206,19 +206,6 @@ class GroupShard:
         group = self._group(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
-    def _forget_if_disposable(self, group: ClassicGroup) -> None:
-        if group.is_disposable and self._groups.get(group.group_id) is group:
-            self._rebalance.forget_group(group)
-            del self._groups[group.group_id]
-
-    def _schedule(self, group: ConsumerGroup) -> None:
-        key = Key(Kind.CONSUMER, group.group_id)
-        at = group.next_deadline()
-        if at is None:
-            self._deadlines.cancel(key)
-        else:
-            self._deadlines.set(key, at)
-
     # -- membership, classic protocol
 
     def _join(self, request_id: int, request: JoinGroup, now: Moment, out: Outcome) -> None:
@@ -229,7 +216,7 @@ class GroupShard:
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             if not group.is_empty:
-                refuse(out, request_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+                self._join_consumer_group(group, request_id, request, now, out)
                 return
             tombstones = group.tombstones()
             group = ClassicGroup(request.group_id)
@@ -237,28 +224,51 @@ class GroupShard:
             if group.is_disposable:
                 return
             out.records[:0] = tombstones
-            self._deadlines.cancel(Key(Kind.CONSUMER, request.group_id))
+            self._table.unschedule(request.group_id)
         else:
             group = group or ClassicGroup(request.group_id)
             self._joins.join(group, request_id, request, now, out)
         self._groups[request.group_id] = group
-        self._forget_if_disposable(group)
+        self._table.forget_if_disposable(group)
+
+    def _join_consumer_group(
+        self,
+        group: ConsumerGroup,
+        request_id: int,
+        request: JoinGroup,
+        now: Moment,
+        out: Outcome,
+    ) -> None:
+        settings = self._settings_of(request.group_id)
+        records, reply = group.join(request, now, self._topics(), settings)
+        out.records.extend(records)
+        out.answer(request_id, reply)
+        self._table.schedule(group)
 
     def _sync(
         self, request_id: int, request: SyncGroup, now: Moment, out: Outcome
     ) -> SyncGroupReply | None:
         if not request.group_id:
             return SyncGroupReply(error_code=ErrorCode.INVALID_GROUP_ID)
-        group = self._classic(request.group_id)
+        group = self._group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            reply = group.sync(request, now, self._topics(), self._settings)
+            self._table.schedule(group)
+            return reply
         if group is None:
             return SyncGroupReply(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         member_requests.sync(self._rebalance, group, request_id, request, now, out)
         return None
 
-    def _heartbeat(self, _: int, request: Heartbeat, now: Moment, __: Outcome) -> HeartbeatReply:
+    def _heartbeat(self, _: int, request: Heartbeat, now: Moment, out: Outcome) -> HeartbeatReply:
         if not request.group_id:
             return HeartbeatReply(ErrorCode.INVALID_GROUP_ID)
-        group = self._classic(request.group_id)
+        group = self._group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            records, reply = group.classic_heartbeat(request, now, self._topics(), self._settings)
+            out.records.extend(records)
+            self._table.schedule(group)
+            return reply
         if group is None:
             return HeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID)
         return HeartbeatReply(member_requests.heartbeat(self._rebalance, group, request, now))
@@ -266,11 +276,16 @@ class GroupShard:
     def _leave(self, _: int, request: LeaveGroup, now: Moment, out: Outcome) -> LeaveGroupReply:
         if not request.group_id:
             return LeaveGroupReply(error_code=ErrorCode.INVALID_GROUP_ID)
-        group = self._classic(request.group_id)
+        group = self._group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            records, left = group.remove(request)
+            out.records.extend(records)
+            self._table.schedule(group)
+            return left
         if group is None:
             return member_requests.left_unknown_group(request)
         reply = member_requests.leave(self._rebalance, group, request, now, out)
-        self._forget_if_disposable(group)
+        self._table.forget_if_disposable(group)
         return reply
 
     def _wake_classic(self, group: ClassicGroup, key: Key, now: Moment, out: Outcome) -> None:
@@ -281,20 +296,7 @@ class GroupShard:
         else:
             assert key.kind is Kind.SYNC, key
             self._rebalance.sync_due(group, now, out)
-        self._forget_if_disposable(group)
-
-    def _replay_classic(self, record: GroupMetadataRecord) -> None:
-        group = self._groups.get(record.group_id)
-        if record.value is None:
-            if isinstance(group, ClassicGroup):
-                self._rebalance.forget_group(group)
-                del self._groups[record.group_id]
-                if group.state is GroupState.EMPTY:
-                    group.move(Cause.DELETED)
-            return
-        if not isinstance(group, ClassicGroup):
-            group = self._groups[record.group_id] = ClassicGroup(record.group_id)
-        group.replay(record.value)
+        self._table.forget_if_disposable(group)
 
     # -- offsets
 
@@ -446,22 +448,23 @@ class GroupShard:
         self, _: int, request: ConsumerGroupHeartbeat, now: Moment, out: Outcome
     ) -> ConsumerGroupHeartbeatReply:
         group = self._groups.get(request.group_id)
+        settings = self._settings_of(request.group_id)
         tombstones: Sequence[GroupRecord] = ()
         if isinstance(group, ClassicGroup):
             if not group.is_empty:
-                return _not_a_consumer_group(request.group_id)
-            tombstones, classic, group = group_rules.tombstones(group), group, None
-        if group is None:
-            if request.member_epoch != _JOINS:
-                return _not_a_consumer_group(request.group_id)
+                return self._table.upgrade(group, request, now, settings, out)
+            tombstones, classic = group_rules.tombstones(group), group
             group = ConsumerGroup(request.group_id)
-        settings = self._settings_of(request.group_id)
+        elif group is None:
+            if request.member_epoch != _JOINS:
+                return not_a_consumer_group(request.group_id)
+            group = ConsumerGroup(request.group_id)
         records, reply = group.heartbeat(request, now, self._topics(), settings)
         if reply.error_code is ErrorCode.NONE:
             if tombstones:
                 self._rebalance.forget_group(classic)
             self._groups[request.group_id] = group
-            self._schedule(group)
+            self._table.schedule(group)
         out.records.extend((*tombstones, *records) if records else ())
         return reply
 
@@ -479,21 +482,3 @@ class GroupShard:
             error_message=group_rules.missing(self._group(request.group_id), request, "consumer"),
             group_id=request.group_id,
         )
-
-    def _replay_consumer(self, record: ConsumerRecord) -> None:
-        group = self._groups.get(record.group_id)
-        if not isinstance(group, ConsumerGroup):
-            if record.value is None:
-                return  # the last tombstone of the group's former protocol
-            group = self._groups[record.group_id] = ConsumerGroup(record.group_id)
-        group.replay(record)
-        if isinstance(record, ConsumerGroupMetadataRecord) and record.value is None:
-            del self._groups[record.group_id]
-            self._deadlines.cancel(Key(Kind.CONSUMER, record.group_id))
-
-
-def _not_a_consumer_group(group_id: str) -> ConsumerGroupHeartbeatReply:
-    return ConsumerGroupHeartbeatReply(
-        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} is not a consumer group.",
-    )

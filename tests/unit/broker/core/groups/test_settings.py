@@ -1,7 +1,7 @@
 """Settings: Kafka's names, defaults and bounds."""
 
 import pytest
-from broker.core.groups.settings import GroupSettings
+from broker.core.groups.settings import GroupSettings, MigrationPolicy
 from tidemark.model.config_values import InvalidConfigError
 
 
@@ -11,6 +11,17 @@ def test_defaults_are_kafkas() -> None:
     assert defaults.offset_metadata_max_bytes == 4_096
     assert defaults.offsets_retention_ms == 7 * 24 * 3_600_000
     assert defaults.group_consumer_assignors[0] == "uniform"
+
+
+def test_policies_convert_one_way_or_both() -> None:
+    ways = {one.value: (one.upgrades, one.downgrades) for one in MigrationPolicy}
+    assert ways == {
+        "disabled": (False, False),
+        "upgrade": (True, False),
+        "downgrade": (False, True),
+        "bidirectional": (True, True),
+    }
+    assert GroupSettings().group_consumer_migration_policy is MigrationPolicy.BIDIRECTIONAL
 
 
 @pytest.mark.parametrize(

@@ -380,13 +380,15 @@ def test_a_description_names_the_type_that_a_group_does_not_have() -> None:
 # -- groups of both protocols
 
 
-def test_a_live_group_of_one_kind_refuses_members_of_the_other() -> None:
+def test_a_live_group_of_other_clients_refuses_members_of_the_other_kind() -> None:
     world = World()
-    stable(world, "a")
+    asked = world.send(join(new="a", protocol_type="connect"))
+    world.pass_time(0)
+    assert joined(world, asked).error_code is NONE
     assert beats(world).error_code is ErrorCode.GROUP_ID_NOT_FOUND
     assert beats(world, group_id="new").error_code is NONE
-    asked = join(new="a", group_id="new")
-    assert world.ask(asked, JoinGroupReply).error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    other = join(new="a", group_id="new", protocol_type="connect")
+    assert world.ask(other, JoinGroupReply).error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert state(world, "new") == "Dead"
 
 

@@ -37,7 +37,9 @@ NONE = ErrorCode.NONE
 
 
 class Names:
-    """One group id, one classic member, one KIP-848 member, two producers."""
+    """One group id, one classic member, one KIP-848 member, two producers. The classic member is
+    not a consumer, so that a group never has both.
+    """
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -73,7 +75,7 @@ class Names:
         if self.classic is not None:
             return
         self.names += 1
-        asked = self.world.send(join(new=f"m{self.names}"))
+        asked = self.world.send(join(new=f"m{self.names}", protocol_type="connect"))
         self.world.pass_time(0)
         reply = self.world.answer(asked, JoinGroupReply)
         if reply.error_code is NONE:

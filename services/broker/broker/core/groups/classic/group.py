@@ -50,6 +50,8 @@ class ClassicGroup:
         """Members that have not sent SyncGroup in this generation."""
         self.is_logged = False
         """True if the group's last record in the log is not a tombstone."""
+        self.must_join_again = False
+        """True if the group was loaded without a leader: it was a consumer group until then."""
         self.state_changed_at: WallMs | None = None
         """Time of the logged state; None if unknown."""
         self.was_empty = False
@@ -322,6 +324,7 @@ class ClassicGroup:
         self.leader = (
             value.leader if value.leader in self.members else next(iter(self.members), None)
         )
+        self.must_join_again = value.leader is None and bool(self.members)
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
 
     # -- descriptions

@@ -1,6 +1,6 @@
 """Admission of KIP-848 heartbeats: checks of requests, member ids, instance ids and epochs."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidemark.model.errors import ErrorCode
@@ -9,7 +9,6 @@ from broker.core.groups.consumer.description import supported_assignors
 from broker.core.groups.consumer.member import (
     JOINS,
     LEAVES_FOR_A_WHILE,
-    NEVER,
     NOT_SAID,
     ConsumerMember,
     MemberState,
@@ -123,7 +122,7 @@ def admit(
                 ErrorCode.FENCED_INSTANCE_ID,
                 f"member {holder.member_id} took over instance id {request.instance_id}",
             )
-    if member is None:
+    if member is None or member.classic is not None:
         return _unknown(f"member {request.member_id}")
     if request.member_epoch < JOINS:
         return Admitted(member)
@@ -152,13 +151,16 @@ def _joining(
 def _returning(
     holder: ConsumerMember, member_id: str, request: ConsumerGroupHeartbeat
 ) -> Admitted | Refused:
-    """Return a static member that comes back with all that it had, mostly under a new member id."""
-    if not holder.is_away:
+    """Return a static member that comes back with all that it had, mostly under a new member id.
+
+    In the classic protocol a static member does not announce that it goes away.
+    """
+    if not holder.is_away and holder.classic is None:
         return Refused(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"instance id {request.instance_id} is in use by member {holder.member_id}",
         )
-    member = replace(holder, member_id=member_id, member_epoch=JOINS, previous_epoch=NEVER)
+    member = holder.taken_over_by(member_id)
     return Admitted(member, replaces=None if member_id == holder.member_id else holder)
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 from tidemark.model.assignment import Assignment
 from tidemark.model.errors import ErrorCode
@@ -16,6 +17,10 @@ from broker.core.groups.requests import (
     TopicPartitions,
     Topics,
 )
+
+CLASSIC_MEMBER: Final = 0
+CONSUMER_MEMBER: Final = 1
+"""Kafka's numbers of the protocols that a member may use."""
 
 
 def supported_assignors(settings: GroupSettings) -> tuple[str, ...]:
@@ -68,6 +73,7 @@ def _member(state: ConsumerGroupState, member: ConsumerMember, topics: Topics) -
         subscribed_topic_regex=about.subscribed_topic_regex or None,
         assignment=_named(member.assigned, topics),
         target_assignment=_named(state.target_of(member.member_id), topics),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 

@@ -1,4 +1,5 @@
-"""One group of the new consumer protocol (KIP-848), whose members send heartbeats and nothing else.
+"""One group of the new consumer protocol (KIP-848), whose members send heartbeats and nothing else,
+unless they still use the classic protocol (`classic_members`).
 
 A heartbeat may change the members and their subscriptions (group epoch), then each member's target
 (assignment epoch), then the sender's assignment (member epoch). ``heartbeat``, ``wake`` and
@@ -13,6 +14,7 @@ group is left with a target older than its epoch, or with a member whose session
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from tidemark.codec.consumer_protocol import PROTOCOL_TYPE
 from tidemark.codec.group_records_consumer import (
     ConsumerGroupPartitionMetadataRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
@@ -24,8 +26,9 @@ from tidemark.model.ids import InstantMs
 from tidemark.protocol.member_timers import MemberTimers
 from tidemark.protocol.shard import Moment
 
+from broker.core.groups.consumer import classic_members
 from broker.core.groups.consumer.admission import Admitted, Refused, admit, request_problem
-from broker.core.groups.consumer.assignors import ASSIGNORS, AssignorMember
+from broker.core.groups.consumer.assignors import ASSIGNORS
 from broker.core.groups.consumer.description import described, preferred_assignor
 from broker.core.groups.consumer.member import (
     JOINS,
@@ -45,11 +48,20 @@ from broker.core.groups.consumer.state import (
     metadata_record,
     target_record,
 )
+from broker.core.groups.consumer.targets import candidates_for, changed_targets, target_before
 from broker.core.groups.requests import (
     ConsumerGroupDescribeReply,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,
     GroupSettings,
+    Heartbeat,
+    HeartbeatReply,
+    JoinGroup,
+    JoinGroupReply,
+    LeaveGroup,
+    LeaveGroupReply,
+    SyncGroup,
+    SyncGroupReply,
     Topics,
 )
 from broker.core.groups.subscriptions.resolver import TopicResolver, partition_counts
@@ -127,32 +139,52 @@ class ConsumerGroup:
             return _refusal(admitted)
         if request.member_epoch < JOINS:
             return self._leave(request, admitted.member)
-        return self._apply(request, admitted, _Context(now, topics, settings))
+        context = _Context(now, topics, settings)
+        member = admitted.member.updated(request)
+        records, after = self._apply(member, owned_by(request), admitted, context)
+        return records, _answer(request, admitted.member, after, settings)
 
     def _apply(
-        self, request: ConsumerGroupHeartbeat, admitted: Admitted, context: _Context
-    ) -> Decided:
+        self,
+        member: ConsumerMember,
+        owned: Assignment | None,
+        admitted: Admitted,
+        context: _Context,
+    ) -> tuple[list[ConsumerRecord], ConsumerMember]:
+        """Return the records of a member's new details, and the member as they leave it; ``owned``
+        is the list of owned partitions in its request, None if that has none.
+        """
         before = admitted.member
-        member = before.updated(request)
         members = self._members_after(member, admitted.replaces)
-        resubscribed = member.subscription != before.subscription
-        epoch, records = self._regroup(members, context.topics, resubscribed=resubscribed)
+        is_changed = member.subscription != before.subscription or _is_incomplete(admitted)
+        epoch, records = self._regroup(members, context.topics, resubscribed=is_changed)
         records += self._replacement(admitted)
         is_new = admitted.replaces is None and member.member_id not in self._state.members
         if member is not before or is_new:
             records.append(metadata_record(self.group_id, member))
-        target = self._target_before(admitted)
+        target = target_before(self._state, admitted)
         if epoch > self._state.assignment_epoch:
             targets = self._assign(members, admitted, context)
-            records += self._target_records(targets, admitted)
+            records += changed_targets(self._state, targets, admitted)
             records.append(ConsumerGroupTargetAssignmentMetadataRecord(self.group_id, epoch))
             target = targets[member.member_id]
         goal = Goal(epoch, target, self._state.owner_of)
-        after = reconcile(member, goal, owned_by(request))
+        after = reconcile(member, goal, owned)
         if after is not member:
             records.append(current_record(self.group_id, after))
         self._time(after, context, moved=after is not member)
-        return records, _answer(request, before, after, context.settings)
+        return records, after
+
+    def _assign(
+        self, members: Mapping[str, ConsumerMember], admitted: Admitted, context: _Context
+    ) -> dict[str, Assignment]:
+        """Return a new target for each member."""
+        subscriptions = [member.subscription for member in members.values()]
+        topic_ids = self._resolver.topic_ids(subscriptions, context.topics)
+        metadata = self._resolver.metadata(subscriptions, context.topics)
+        assignor = preferred_assignor(members.values(), context.settings)
+        candidates = candidates_for(self._state, members, admitted, topic_ids)
+        return ASSIGNORS[assignor](candidates, partition_counts(metadata))
 
     def _replacement(self, admitted: Admitted) -> list[ConsumerRecord]:
         """Return records that move everything of a static member to its new member id."""
@@ -160,6 +192,7 @@ class ConsumerGroup:
         if replaced is None:
             return []
         self._sessions.stop(replaced.member_id)
+        self._revocations.stop(replaced.member_id)
         target = self._state.target_of(replaced.member_id)
         *nothing_left, gone = member_tombstones(self.group_id, replaced.member_id)
         return [
@@ -201,47 +234,86 @@ class ConsumerGroup:
             records.append(ConsumerGroupPartitionMetadataRecord(self.group_id, metadata))
         return epoch + 1, records
 
-    # -- targets
+    # -- members of the classic protocol
 
-    def _target_before(self, admitted: Admitted) -> Assignment:
-        holder = admitted.replaces or admitted.member
-        return self._state.target_of(holder.member_id)
-
-    def _assign(
-        self, members: Mapping[str, ConsumerMember], admitted: Admitted, context: _Context
-    ) -> dict[str, Assignment]:
-        """Return a new target for each member."""
-        subscriptions = [member.subscription for member in members.values()]
-        topic_ids = self._resolver.topic_ids(subscriptions, context.topics)
-        metadata = self._resolver.metadata(subscriptions, context.topics)
-        assignor = preferred_assignor(members.values(), context.settings)
-        candidates = [
-            AssignorMember(
-                member.member_id,
-                member.about.instance_id,
-                topic_ids[member.subscription],
-                self._target_before(admitted)
-                if member.member_id == admitted.member.member_id
-                else self._state.target_of(member.member_id),
+    def join(
+        self, request: JoinGroup, now: Moment, topics: Topics, settings: GroupSettings
+    ) -> tuple[list[ConsumerRecord], JoinGroupReply]:
+        """Decide a JoinGroup, which is answered at once."""
+        subscription = classic_members.readable(request.protocols)
+        if subscription is None or not classic_members.supports(self._state, request):
+            return [], JoinGroupReply(
+                error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id
             )
-            for member in members.values()
-        ]
-        return ASSIGNORS[assignor](candidates, partition_counts(metadata))
+        admitted = classic_members.admit(self._state, request, subscription, settings)
+        if isinstance(admitted, ErrorCode):
+            is_new = admitted is ErrorCode.MEMBER_ID_REQUIRED
+            member_id = request.new_member_id if is_new else request.member_id
+            return [], JoinGroupReply(error_code=admitted, member_id=member_id)
+        member = classic_members.joining(admitted.member, request, subscription)
+        owned = classic_members.owned_when_joining(admitted.member, subscription, topics)
+        records, after = self._apply(member, owned, admitted, _Context(now, topics, settings))
+        return records, JoinGroupReply(
+            error_code=ErrorCode.NONE,
+            member_id=after.member_id,
+            generation_id=after.member_epoch,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=classic_members.protocol_of(after),
+        )
 
-    def _target_records(
-        self, targets: Mapping[str, Assignment], admitted: Admitted
-    ) -> list[ConsumerRecord]:
-        """Return records for the members whose target changed."""
-        records: list[ConsumerRecord] = []
-        for member_id in sorted(targets):
-            is_asking = member_id == admitted.member.member_id
-            before = (
-                self._target_before(admitted) if is_asking else self._state.target_of(member_id)
-            )
-            is_new = is_asking and member_id not in self._state.members
-            if targets[member_id] != before or (is_new and admitted.replaces is None):
-                records.append(target_record(self.group_id, member_id, targets[member_id]))
-        return records
+    def sync(
+        self, request: SyncGroup, now: Moment, topics: Topics, settings: GroupSettings
+    ) -> SyncGroupReply:
+        """Return what a member of the classic protocol may use."""
+        member = classic_members.in_generation(self._state, request)
+        if isinstance(member, ErrorCode):
+            return SyncGroupReply(error_code=member)
+        problem = classic_members.sync_problem(member, request)
+        if problem is not None:
+            return SyncGroupReply(error_code=problem)
+        self._renew(member, now.instant, settings)
+        if classic_members.is_outdated(self._state, member):
+            self._expect_join(member, now.instant)
+            return SyncGroupReply(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        self._revocations.stop(member.member_id)
+        return SyncGroupReply(
+            error_code=ErrorCode.NONE,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=classic_members.protocol_of(member),
+            assignment=classic_members.assignment_bytes(member, member.assigned, topics),
+        )
+
+    def classic_heartbeat(
+        self, request: Heartbeat, now: Moment, topics: Topics, settings: GroupSettings
+    ) -> tuple[list[ConsumerRecord], HeartbeatReply]:
+        """Renew the session of a member of the classic protocol, and ask it to join again if that
+        helps. Without this look at the topics, a group of such members alone would miss new
+        partitions.
+        """
+        member = classic_members.in_generation(self._state, request)
+        if isinstance(member, ErrorCode):
+            return [], HeartbeatReply(member)
+        self._renew(member, now.instant, settings)
+        _, records = self._regroup(self._state.members, topics, resubscribed=False)
+        if not records and not classic_members.must_join(self._state, member):
+            return records, HeartbeatReply(ErrorCode.NONE)
+        self._expect_join(member, now.instant)
+        return records, HeartbeatReply(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def _expect_join(self, member: ConsumerMember, now: InstantMs) -> None:
+        """Give a member its rebalance timeout to join; more heartbeats do not extend it."""
+        if self._revocations.due_of(member.member_id) is None:
+            due = InstantMs(now + member.about.rebalance_timeout_ms)
+            self._revocations.start(member.member_id, due)
+
+    def remove(self, request: LeaveGroup) -> tuple[list[ConsumerRecord], LeaveGroupReply]:
+        """Decide a LeaveGroup."""
+        left, ids = classic_members.leaving(self._state, request)
+        for member_id in ids:
+            self._sessions.stop(member_id)
+            self._revocations.stop(member_id)
+        reply = LeaveGroupReply(error_code=ErrorCode.NONE, members=left)
+        return self._fence(ids) if ids else [], reply
 
     # -- leaving
 
@@ -272,13 +344,21 @@ class ConsumerGroup:
 
     def _time(self, member: ConsumerMember, context: _Context, *, moved: bool) -> None:
         now = context.now.instant
-        session_ms = context.settings.group_consumer_session_timeout_ms
-        self._sessions.start(member.member_id, InstantMs(now + session_ms))
-        if moved:
+        self._renew(member, now, context.settings)
+        if moved or member.classic is not None:
             self._time_revocation(member, now)
 
+    def _renew(self, member: ConsumerMember, now: InstantMs, settings: GroupSettings) -> None:
+        """Restart the member's session. One of the classic protocol chooses its length."""
+        session_ms = settings.group_consumer_session_timeout_ms
+        if member.classic is not None:
+            session_ms = member.classic.session_timeout_ms
+        self._sessions.start(member.member_id, InstantMs(now + session_ms))
+
     def _time_revocation(self, member: ConsumerMember, now: InstantMs) -> None:
-        if member.state is MemberState.UNREVOKED_PARTITIONS and not member.is_away:
+        """Wait for the member's confirmation, or for the SyncGroup of one that joined."""
+        is_due = member.state is MemberState.UNREVOKED_PARTITIONS or member.classic is not None
+        if is_due and not member.is_away:
             due = InstantMs(now + member.about.rebalance_timeout_ms)
             self._revocations.start(member.member_id, due)
         else:
@@ -290,8 +370,8 @@ class ConsumerGroup:
         return min((due for due in deadlines if due is not None), default=None)
 
     def wake(self, now: Moment) -> list[ConsumerRecord]:
-        """Fence members whose session has ended, and those that did not revoke partitions within
-        their rebalance timeout.
+        """Fence members whose session has ended, and those that did not revoke partitions, or join
+        or sync again, within their rebalance timeout.
         """
         due = [*self._sessions.expired(now.instant), *self._revocations.expired(now.instant)]
         expired = [
@@ -304,10 +384,10 @@ class ConsumerGroup:
 
     def loaded(self, now: Moment, settings: GroupSettings) -> None:
         """Restart every session and every revocation after the log is replayed."""
-        session_ms = settings.group_consumer_session_timeout_ms
         for member in self._state.members.values():
-            self._sessions.start(member.member_id, InstantMs(now.instant + session_ms))
-            self._time_revocation(member, now.instant)
+            self._renew(member, now.instant, settings)
+            if member.classic is None:
+                self._time_revocation(member, now.instant)
 
     # -- queries
 
@@ -367,12 +447,22 @@ class ConsumerGroup:
         self._revocations.check()
 
 
+def _is_incomplete(admitted: Admitted) -> bool:
+    """True if a static member's predecessor never had an epoch: the log was cut while that one
+    replaced another, and the target was lost.
+    """
+    return admitted.replaces is not None and admitted.replaces.member_epoch == JOINS
+
+
 def _epoch_refused(member: ConsumerMember, epoch: int) -> ErrorCode:
-    """Return STALE_MEMBER_EPOCH unless the epoch is current. A member that joins or is away has no
+    """Return STALE_MEMBER_EPOCH unless the epoch is current, or its counterpart of the classic
+    protocol. A member that joins or is away has no
     epoch in which it could own partitions.
     """
-    is_current = JOINS < epoch == member.member_epoch
-    return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH
+    if JOINS < epoch == member.member_epoch:
+        return ErrorCode.NONE
+    is_classic = member.classic is not None
+    return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _refusal(refused: Refused) -> Decided:

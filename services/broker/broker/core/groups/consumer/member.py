@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import Final
 
 from tidemark.codec.group_records_consumer import (
+    ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
 )
@@ -76,6 +77,11 @@ class ConsumerMember:
         """True for a static member that left temporarily."""
         return self.member_epoch == LEAVES_FOR_A_WHILE
 
+    @property
+    def classic(self) -> ClassicMemberMetadata | None:
+        """Details of a member of the classic protocol; None for one of KIP-848's."""
+        return self.about.classic_member_metadata
+
     def is_reconciled_to(self, epoch: int) -> bool:
         """True if the member has all of the target of this epoch."""
         return self.state is MemberState.STABLE and self.member_epoch == epoch
@@ -107,6 +113,19 @@ class ConsumerMember:
         that it was to revoke are free.
         """
         return replace(self, member_epoch=LEAVES_FOR_A_WHILE, pending_revocation={})
+
+    def taken_over_by(self, member_id: str) -> "ConsumerMember":
+        """Return a static member that begins again under another id. Its partitions are kept for
+        it; those that it was to revoke are free.
+        """
+        return replace(
+            self,
+            member_id=member_id,
+            member_epoch=JOINS,
+            previous_epoch=NEVER,
+            state=MemberState.STABLE,
+            pending_revocation={},
+        )
 
     def as_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
         """Return the value of the member's current assignment record."""

@@ -1,6 +1,6 @@
 """Logged state of one KIP-848 group: replayed records, and values derived from them alone."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from enum import StrEnum
 
@@ -51,11 +51,27 @@ class ConsumerGroupState:
         self._targets: dict[str, Assignment] = {}
         self._owners: dict[tuple[TopicId, int], str] = {}
         self._static: dict[str, str] = {}
+        self._classic: set[str] = set()
 
     @property
     def members(self) -> Mapping[str, ConsumerMember]:
         """Members by id."""
         return self._members
+
+    @property
+    def is_all_classic(self) -> bool:
+        """True if the group has members, all of the classic protocol."""
+        return 0 < len(self._classic) == len(self._members)
+
+    @property
+    def classic_ids(self) -> Set[str]:
+        """Ids of the members of the classic protocol."""
+        return self._classic
+
+    @property
+    def target_ids(self) -> Set[str]:
+        """Ids of the members that have a target. A log that was cut may lack their details."""
+        return self._targets.keys()
 
     @property
     def exists(self) -> bool:
@@ -109,6 +125,7 @@ class ConsumerGroupState:
 
     def _replay_member(self, record: ConsumerGroupMemberMetadataRecord) -> None:
         before = self._members.get(record.member_id)
+        self._classic.discard(record.member_id)
         if before is not None and before.about.instance_id is not None:
             self._forget_instance(before.about.instance_id, record.member_id)
         if record.value is None:
@@ -118,6 +135,8 @@ class ConsumerGroupState:
             return
         member = before or ConsumerMember(record.member_id)
         self._members[record.member_id] = replace(member, about=record.value)
+        if record.value.classic_member_metadata is not None:
+            self._classic.add(record.member_id)
         if record.value.instance_id is not None:
             self._static[record.value.instance_id] = record.member_id
 
@@ -174,6 +193,8 @@ class ConsumerGroupState:
         for member in self._members.values():
             for one in _owned(member):
                 assert self._owners[one] == member.member_id, one
+        classic = {one.member_id for one in self._members.values() if one.classic is not None}
+        assert classic == self._classic
         for instance_id, member_id in self._static.items():
             assert self._members[member_id].about.instance_id == instance_id
 
@@ -235,7 +256,7 @@ def group_tombstones(state: ConsumerGroupState) -> list[ConsumerRecord]:
     """Return the tombstones of a group."""
     records = [
         record
-        for member_id in state.members
+        for member_id in sorted(state.members.keys() | state.target_ids)
         for record in member_tombstones(state.group_id, member_id)
     ]
     return [

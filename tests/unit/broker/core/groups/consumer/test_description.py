@@ -1,7 +1,11 @@
 """ConsumerGroupDescribe."""
 
+from dataclasses import replace
+
 from broker.core.groups.consumer.description import preferred_assignor
+from broker.core.groups.consumer.state import metadata_record
 from broker.core.groups.requests import GroupSettings, TopicPartitions
+from tidemark.codec.group_records_consumer import ClassicMemberMetadata, ClassicProtocol
 from tidemark.model.errors import ErrorCode
 from unit.broker.core.groups.consumer.worlds import World, topic_id
 
@@ -32,6 +36,19 @@ def test_a_member_is_shown_with_what_it_has_and_shall_have() -> None:
     assert (m.rack_id, m.subscribed_topic_regex, m.client_host) == ("r", "x.*", "/127.0.0.1")
     assert n.assignment == ()
     assert n.target_assignment == (TopicPartitions("a", topic_id(1), (1,)),)
+
+
+def test_a_member_is_shown_with_its_protocol() -> None:
+    world = World(a=1)
+    world.join("m", "a")
+    classic = ClassicMemberMetadata(10_000, (ClassicProtocol("range", b""),))
+    state = world.group.logged
+    member = state.members["m"]
+    about = replace(member.about, classic_member_metadata=classic)
+    world.join("n", "a")
+    world.append([metadata_record("g", replace(member, about=about))])
+    shown = world.group.describe(world.topics).members
+    assert [(one.member_id, one.member_type) for one in shown] == [("m", 0), ("n", 1)]
 
 
 def test_a_topic_that_is_gone_has_no_name_to_show() -> None:
