@@ -62,6 +62,24 @@ def test_a_group_shares_commits_and_resumes(
     }
 
 
+@pytest.mark.feature("A09", "A11", "Y01")
+@pytest.mark.parametrize("assignor", ["range", "cooperative"])
+def test_a_live_group_changes_its_protocol_and_back(
+    programs: JavaPrograms, cluster: Cluster, name: str, assignor: str
+) -> None:
+    assert programs.facts("Migration", cluster.bootstrap, name, assignor) == {
+        "both classic": "classic 0",
+        "member 0 consumer": "consumer 1",
+        "member 1 consumer": "consumer 2",
+        "member 0 classic": "consumer 1",
+        "member 1 classic": "classic 0",
+        "values": "200",
+        "distinct": "200",
+        "lost": "0",
+        "committed": "200",
+    }
+
+
 @pytest.mark.feature("A04", "Y01")
 def test_the_admin_client_manages_topics(
     programs: JavaPrograms, cluster: Cluster, name: str
