@@ -93,7 +93,7 @@ class ConsumerMember(Member):
     async def stay(self) -> bool:
         """See Member."""
         if self._world.dice.chance(0.03):
-            await self._leave()
+            await self._come_back()
         membership = self._membership
         if membership.lost:
             self._world.note(self.name, "loses everything")
@@ -118,12 +118,19 @@ class ConsumerMember(Member):
         made.subscribe(Subscription((self._topic_name,)), world.now)
         return made
 
-    async def _leave(self) -> None:
+    async def _come_back(self) -> None:
         """Leave, and join as another member. Raises OSError, TimeoutError."""
-        fields = self._membership.leaving()
+        left, self._membership = self._membership, self._begin()
+        await self._leave(left)
+
+    async def leave(self) -> None:
+        """Leave the group. Raises OSError, TimeoutError."""
+        await self._leave(self._membership)
+
+    async def _leave(self, membership: Membership) -> None:
+        fields = membership.leaving()
         self._world.owners.begins_anew(self.name)
         self.has_all = False
-        self._membership = self._begin()
         self._world.note(self.name, "leaves the group")
         if fields is not None:
             await self._client.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, fields)

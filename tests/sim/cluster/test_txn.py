@@ -43,6 +43,7 @@ REACHED = (
     "w gives",
     "w leaves",
     "w loses",
+    "w changes",
     "task wrote",
     "task hears",
     "d commit",
@@ -114,9 +115,15 @@ def test_each_round_of_the_cleaner_replaces_segments() -> None:
     assert all(swapped)
 
 
-@pytest.mark.parametrize("seed", [6, 7, 8, 9], ids=["sink", "classic", "kip 848", "handles"])
-def test_a_seed_is_the_same_run_each_time(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
-    full = TxnOptions(length_ms=1_500, is_full=True)
+@pytest.mark.parametrize(
+    ("seed", "is_rolling"),
+    [(6, None), (7, False), (8, False), (9, None), (10, True)],
+    ids=["sink", "classic", "kip 848", "handles", "rolling"],
+)
+def test_a_seed_is_the_same_run_each_time(
+    seed: int, is_rolling: bool | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = TxnOptions(length_ms=1_500, is_full=True, is_rolling=is_rolling)
     run_txn_seed(seed, full)
     first = capsys.readouterr().out
     run_txn_seed(seed, full)

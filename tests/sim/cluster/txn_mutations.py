@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from broker.core.admission import Admission
-from broker.core.groups import group_rules
-from broker.core.groups.consumer import reconciliation
+from broker.core.groups import conversion, group_rules
+from broker.core.groups.consumer import classic_members, reconciliation
 from broker.core.groups.consumer.group import ConsumerGroup
 from broker.core.groups.consumer.state import ConsumerGroupState
 from broker.core.groups.offsets import Offsets
@@ -154,6 +154,16 @@ KIP_848_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
 }
 """Mutations of groups of the new protocol."""
 
+ROLLING_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
+    "forgets the assignments of a group that it converts": (
+        (conversion, "read_assignment", lambda _: ()),
+    ),
+    "takes a joining member for one that owns nothing": (
+        (classic_members, "owned_when_joining", lambda *_: {}),
+    ),
+}
+"""Mutations of groups whose members change their protocol."""
+
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "sends markers before the outcome is committed": (
         (ShardRuntime, "_take", _send_markers_at_once),
@@ -181,6 +191,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     **SINK_MUTATIONS,
     **HANDLE_MUTATIONS,
     **KIP_848_MUTATIONS,
+    **ROLLING_MUTATIONS,
 }
 
 _V1: Final = ("does not verify what v1 writes",)
@@ -234,6 +245,10 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "gives a partition to two": ("nobody is given what another still has",),
     "waits for no revocation": ("nobody is given what another still has",),
     "takes offsets of any epoch": ("each offset is consumed once",),
+    "forgets the assignments of a group that it converts": (
+        "nobody is given what another still has",
+    ),
+    "takes a joining member for one that owns nothing": ("nobody is given what another still has",),
 }
 """Promises that each mutation breaks; only a failure of one of these counts as found."""
 
@@ -246,6 +261,7 @@ def options_for(name: str) -> TxnOptions:
         is_sink=name in SINK_MUTATIONS,
         has_handles=name in HANDLE_MUTATIONS,
         is_kip_848=name in KIP_848_MUTATIONS,
+        is_rolling=name in ROLLING_MUTATIONS,
     )
 
 

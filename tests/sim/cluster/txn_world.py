@@ -33,6 +33,7 @@ from sim.cluster.consumer_member import ConsumerMember, Owners
 from sim.cluster.coordinated_world import CoordinatedWorld, is_busy
 from sim.cluster.handle_workload import HandleHistory, Opener
 from sim.cluster.parts import CoordinatorReplica, Machine, Options, SimTopic
+from sim.cluster.rolling_member import RollingMember
 from sim.cluster.sink_workload import SinkLife
 from sim.cluster.state_ledger import StateLedger
 from sim.cluster.state_log import Ending, Markers, StateLog
@@ -48,6 +49,9 @@ DRAIN_MS: Final = 12_000
 """Longest time after healing until every transaction has ended and all is copied."""
 STATE_PARTITIONS: Final = 2
 FLEETING_DICE: Final = 4_000_003
+ROLLING_DICE: Final = 5_000_011
+ROLLING: Final = 0.3
+"""Share of the seeds with members in which they change their protocol."""
 FLEETING: Final = 0.4
 """Share of the seeds in which a topic is created and deleted while transactions write to it."""
 
@@ -63,6 +67,8 @@ class TxnOptions(Options):
     """True for transactions v2, False for v1; None: drawn."""
     is_kip_848: bool | None = None
     """True for a group of KIP-848; None: classic, and KIP-848's in every third seed."""
+    is_rolling: bool | None = None
+    """True if members change their protocol; None: in some of the seeds that have members."""
     is_sink: bool | None = None
     """True if clients are the drivers of streaming queries; None: in every sixth seed."""
     has_handles: bool | None = None
@@ -115,6 +121,11 @@ class TxnWorld(CoordinatedWorld):
             self.is_v2 = True
         is_third = seed % 3 == 2
         self.is_kip_848 = is_third if options.is_kip_848 is None else options.is_kip_848
+        rolling_dice = Dice(ROLLING_DICE + seed)
+        is_drawn = rolling_dice.chance(ROLLING) and not options.is_naive
+        self.is_rolling = is_drawn if options.is_rolling is None else options.is_rolling
+        self.is_cooperative = rolling_dice.chance(0.5)
+        """True if members of the classic protocol that roll are cooperative."""
         self.assignor = ("range", "uniform")[seed // 3 % 2]
         """Assignor of the group: "range" moves partitions to members that sort earlier."""
         self.owners = Owners(SESSION_MS)
@@ -197,6 +208,8 @@ class TxnWorld(CoordinatedWorld):
         return Writer(self, f"p{number}", is_v2=self.is_v2, timeout_ms=self.timeout_ms)
 
     def _member(self, name: str) -> Member:
+        if self.is_rolling:
+            return RollingMember(self, name, self.inputs[0])
         return ConsumerMember(self, name, self.inputs[0]) if self.is_kip_848 else Member(self, name)
 
     def _workers(self) -> list[Worker]:

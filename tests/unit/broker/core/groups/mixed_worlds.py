@@ -321,7 +321,7 @@ class ConsumerClient(Client):
                 self.follow({one for topic in reply.assignment for one in topic.partitions})
             self.works()
         else:
-            assert code in AGAIN, (code, reply.error_message)
+            self.story.refuses(self, code)
 
     def heartbeat(self, epoch: int) -> ConsumerGroupHeartbeat:
         """A full request, as after any uncertainty."""
@@ -417,6 +417,9 @@ class Story:
             self.kinds.append(kind)
 
     # -- what must hold
+
+    def refuses(self, client: Client, code: ErrorCode) -> None:
+        assert code in AGAIN, (client.name, code)
 
     def takes(self, taker: Client, partition: int) -> None:
         for other in self.clients:
