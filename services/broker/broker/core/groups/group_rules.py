@@ -24,7 +24,9 @@ def commit_refused(group: AnyGroup | None, request: OffsetCommit) -> ErrorCode:
     An unused group id is a new group of consumers that assign partitions themselves.
     """
     if isinstance(group, ConsumerGroup):
-        return group.commit_refused(request.member_id, request.generation_or_epoch)
+        return group.commit_refused(
+            request.member_id, request.generation_or_epoch, request.group_instance_id
+        )
     if group is not None:
         return member_requests.commit_refused(group, request) or ErrorCode.NONE
     named = request.generation_or_epoch >= 0
@@ -58,7 +60,9 @@ def txn_commit_refused(group: AnyGroup | None, request: TxnOffsetCommit) -> Erro
     if isinstance(group, ConsumerGroup):
         if member_requests.names_no_member(request, request.generation_id):
             return ErrorCode.NONE
-        refused = group.commit_refused(request.member_id, request.generation_id)
+        refused = group.commit_refused(
+            request.member_id, request.generation_id, request.group_instance_id
+        )
         stale = refused is ErrorCode.STALE_MEMBER_EPOCH
         return ErrorCode.ILLEGAL_GENERATION if stale else refused
     if group is not None:

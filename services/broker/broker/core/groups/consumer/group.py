@@ -391,18 +391,21 @@ class ConsumerGroup:
 
     # -- queries
 
-    def commit_refused(self, member_id: str, epoch: int) -> ErrorCode:
+    def commit_refused(
+        self, member_id: str, epoch: int, group_instance_id: str | None = None
+    ) -> ErrorCode:
         """Return the error of an offset commit with this member and epoch, or NONE.
 
         While the group is empty, commits need no member. A member commits in its current epoch
-        only.
+        only. A static member whose place another holds is fenced: it would take it back otherwise.
         """
         if epoch < 0 and self.is_empty:
             return ErrorCode.NONE
         member = self._state.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return _epoch_refused(member, epoch)
+        if member is not None:
+            return _epoch_refused(member, epoch)
+        is_replaced = self._state.static_member(group_instance_id or "") is not None
+        return ErrorCode.FENCED_INSTANCE_ID if is_replaced else ErrorCode.UNKNOWN_MEMBER_ID
 
     def fetch_refused(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Return the error of an offset fetch with this member and epoch, or NONE. A fetch need not

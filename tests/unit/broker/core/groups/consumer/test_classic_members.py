@@ -146,6 +146,7 @@ def test_a_static_member_restarts_with_either_protocol_and_keeps_its_partitions(
     assert (first.generation_id, second.generation_id) == (2, 2)
     assert heard(world, "a", 2, "A") is ErrorCode.FENCED_INSTANCE_ID
     assert joins(world, "a", instance="A").error_code is ErrorCode.FENCED_INSTANCE_ID
+    assert committed(world, commit(1, "a", 2, instance="A")) is ErrorCode.FENCED_INSTANCE_ID
     assert joins(world, "a", instance="B").error_code is UNKNOWN
     assert beats(world, "d", instance="A").error_code is NONE
     assert kind(world) == "consumer 0 of 2"
