@@ -128,6 +128,7 @@ def _group_row(group_id: str, group: GroupDescription | None) -> Row:
                 "instance": each.group_instance_id,
                 "client_id": each.client_id,
                 "host": each.host,
+                "protocol": each.protocol,
                 "epoch": each.member_epoch,
                 "partitions": [str(partition) for partition in each.assignment],
             }

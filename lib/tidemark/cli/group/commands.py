@@ -111,7 +111,7 @@ def describe(
             f"  assignor {row['assignor'] or '-'}  {len(row['members'])} members"
         )
         if members:
-            names = ("member", "instance", "client_id", "host", "epoch", "partitions")
+            names = ("member", "instance", "client_id", "host", "protocol", "epoch", "partitions")
             print_rows(row["members"], names, output)
         print_rows(row["partitions"], columns, output)
 

@@ -1,10 +1,11 @@
 """Readers of responses about groups and transactions. Pure."""
 
-import struct
 from collections.abc import Iterable
 from typing import Any, Final
 
 from tidemark.client.admin.group_types import (
+    CLASSIC,
+    CONSUMER,
     OPEN_STATES,
     GroupDescription,
     MemberDescription,
@@ -12,12 +13,14 @@ from tidemark.client.admin.group_types import (
 )
 from tidemark.client.consumer.group_types import OffsetAndMetadata
 from tidemark.client.errors import ClientError, error_for
+from tidemark.codec.consumer_protocol import read_assignment
+from tidemark.codec.coordinator_fields import DamagedRecordError
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
 _DEAD: Final = "Dead"
+_CLASSIC_TYPE: Final = 0
+"""Kafka's number of the classic protocol, from version 1 of ConsumerGroupDescribe on."""
 
 
 def problem(code: int, doing: str, detail: str | None = None) -> ClientError | None:
@@ -65,6 +68,7 @@ def consumer_group(group: Any) -> GroupDescription:
                 each.member_epoch,
                 _partitions(each.assignment),
                 _partitions(each.target_assignment),
+                CLASSIC if getattr(each, "member_type", None) == _CLASSIC_TYPE else CONSUMER,
             )
             for each in group.members
         ),
@@ -90,6 +94,7 @@ def classic_group(group: Any) -> GroupDescription | None:
                 each.client_host,
                 -1,
                 classic_assignment(each.member_assignment),
+                protocol=CLASSIC,
             )
             for each in group.members
         ),
@@ -102,9 +107,10 @@ def classic_assignment(content: bytes) -> tuple[TopicPartition, ...]:
     Returns () for bytes of another protocol.
     """
     try:
-        return tuple(_read_assignment(memoryview(content)))
-    except (struct.error, UnicodeDecodeError, ValueError):
+        topics = read_assignment(content)
+    except DamagedRecordError:
         return ()
+    return tuple(sorted(TopicPartition(name, one) for name, numbers in topics for one in numbers))
 
 
 def transaction(each: Any) -> TransactionDescription:
@@ -134,24 +140,3 @@ def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
             for number in topic.partitions
         )
     )
-
-
-def _read_assignment(content: memoryview) -> list[TopicPartition]:
-    found: list[TopicPartition] = []
-    if not content:
-        return found
-    position = _INT16.size  # later versions only append
-    (topics,) = _INT32.unpack_from(content, position)
-    position += _INT32.size
-    for _ in range(topics):
-        (length,) = _INT16.unpack_from(content, position)
-        position += _INT16.size
-        name = bytes(content[position : position + length]).decode()
-        position += length
-        (count,) = _INT32.unpack_from(content, position)
-        position += _INT32.size
-        for _ in range(count):
-            (number,) = _INT32.unpack_from(content, position)
-            position += _INT32.size
-            found.append(TopicPartition(name, number))
-    return sorted(found)

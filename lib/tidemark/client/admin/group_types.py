@@ -8,6 +8,9 @@ from tidemark.model.topics import TopicPartition
 QUIET_STATES: Final = frozenset({"Empty", "Dead"})
 """States without members, in which offsets may be moved and deleted."""
 
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+
 
 class GroupListing(NamedTuple):
     """Group as its coordinator lists it. ``kind`` is Kafka's group type, '' if not reported."""
@@ -21,7 +24,9 @@ class GroupListing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """Member and its assignment; ``member_epoch`` is -1 in a classic group."""
+    """Member and its assignment; ``member_epoch`` is -1 in a classic group. ``protocol`` is that of
+    the member, ``classic`` or ``consumer``: a consumer group may have both while it is migrated.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -30,6 +35,7 @@ class MemberDescription:
     member_epoch: int
     assignment: tuple[TopicPartition, ...]
     target: tuple[TopicPartition, ...] = ()
+    protocol: str = CONSUMER
 
 
 @dataclass(frozen=True, slots=True)

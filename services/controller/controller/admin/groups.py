@@ -51,6 +51,10 @@ class MemberView(Model):
     instance_id: str | None = Field(examples=[None])
     client_id: str = Field(examples=["billing-1"])
     host: str = Field(examples=["/127.0.0.1"])
+    protocol: str = Field(
+        description="classic or consumer; a consumer group may have members of both",
+        examples=["consumer"],
+    )
     member_epoch: int | None = Field(description="null in a classic group", examples=[4])
     partitions: list[PartitionName]
 
@@ -253,6 +257,7 @@ def _member(one: MemberDescription) -> MemberView:
         instance_id=one.group_instance_id,
         client_id=one.client_id,
         host=one.host,
+        protocol=one.protocol,
         member_epoch=one.member_epoch if one.member_epoch >= 0 else None,
         partitions=[
             PartitionName(topic_name=at.topic, partition_id=at.partition) for at in one.assignment

@@ -83,6 +83,7 @@ class ConsumerData(Resource):
     instance_id: str | None
     client_id: str
     host: str
+    protocol: str
     member_epoch: int | None
     assignments: Relationship
 
@@ -287,6 +288,7 @@ def _consumer(here: Links, group_id: str, one: admin.MemberView) -> ConsumerData
         instance_id=one.instance_id,
         client_id=one.client_id,
         host=one.host,
+        protocol=one.protocol,
         member_epoch=one.member_epoch,
         assignments=here.to(*at, "assignments"),
     )

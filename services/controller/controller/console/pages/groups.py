@@ -42,6 +42,7 @@ MEMBERS: Final[Table[MemberView]] = Table(
         Column("client", "Client", lambda row: row.client_id),
         Column("member", "Member", lambda row: row.member_id),
         Column("host", "Host", lambda row: row.host),
+        Column("protocol", "Protocol", lambda row: row.protocol),
         Column("epoch", "Epoch", lambda row: row.member_epoch, is_number=True),
         Column("partitions", "Owns", lambda row: len(row.partitions), is_number=True),
     ),

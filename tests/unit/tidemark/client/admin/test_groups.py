@@ -39,7 +39,10 @@ def consumer_described(request: Any) -> dict[str, Any]:
         "group_state": "Stable",
         "group_epoch": 5,
         "assignor_name": "uniform",
-        "members": [{**member, "assignment": assignment}],
+        "members": [
+            {**member, "assignment": assignment, "member_type": 1},
+            {**member, "member_id": "n", "member_type": 0},
+        ],
     }
     return {"groups": [group]}
 
@@ -66,11 +69,13 @@ def test_a_group_of_either_protocol_is_described() -> None:
             assert (new.kind, new.state, new.epoch) == ("consumer", "Stable", 5)
             assert not new.is_quiet
             assert new.members[0].assignment == (ZERO, ONE)
+            assert [one.protocol for one in new.members] == ["consumer", "classic"]
             memory.handlers[ApiKey.CONSUMER_GROUP_DESCRIBE] = no_consumer_group
             memory.handlers[ApiKey.DESCRIBE_GROUPS] = classic_described
             old = (await admin.describe_groups(["old"]))["old"]
             assert (old.kind, old.assignor) == ("classic", "range")
             assert old.members[0].assignment == (ZERO, ONE)
+            assert old.members[0].protocol == "classic"
             with pytest.raises(GroupNotFoundError, match="tidemark group list"):
                 await admin.describe_groups(["missing"])
 
