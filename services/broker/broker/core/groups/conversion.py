@@ -80,7 +80,7 @@ def _converted(member: Member, generation: int, topics: Topics) -> ConsumerMembe
         return None
     about = ConsumerGroupMemberMetadataValue(
         instance_id=member.group_instance_id,
-        rack_id=subscription.rack_id,
+        rack_id=subscription.rack_id or None,
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=tuple(sorted(set(subscription.topics))),

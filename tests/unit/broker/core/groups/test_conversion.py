@@ -110,6 +110,12 @@ class TestUpgrade:
         settings = replace(SETTINGS, group_consumer_max_size=1)
         assert upgraded(classic(member("a", 0), member("b", 1)), settings) is None
 
+    def test_an_empty_rack_is_none(self) -> None:
+        subscription = write_subscription(ConsumerSubscription(3, ("orders",), (), 4, ""))
+        state = upgraded(classic(member("a", 0)._replace(subscription=subscription)))
+        assert state is not None
+        assert state.members["a"].about.rack_id is None
+
     def test_partitions_of_a_deleted_topic_are_left_out(self) -> None:
         state = upgraded(classic(member("a", 0, topic="gone")))
         assert state is not None
