@@ -11,7 +11,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 from e2e.broker_processes import BrokerProcess, running_cluster
-from e2e.test_groups import bootstrap, create
+from e2e.test_groups import bootstrap, coordinator, create
 from waiting import PATIENCE_S
 
 QUICK = (
@@ -133,3 +133,24 @@ def test_members_change_their_protocol_one_after_the_other(
     assert types == [CLASSIC, CONSUMER, CONSUMER, CONSUMER, CLASSIC]
     group.ends()
     assert group.positions() == len(group.read), "no record is skipped"
+
+
+@pytest.mark.feature("A11", "E03", "E13", "Y01")
+def test_a_group_of_both_protocols_outlives_its_coordinator(cluster: list[BrokerProcess]) -> None:
+    create(cluster, "rolled-killed", PARTITIONS)
+    group = Rolling(cluster, "rolled-killed", "range")
+    group.members = [group.member(CLASSIC), group.member(CONSUMER)]
+    group.until("a group of both protocols", group.shared)
+    victim = coordinator(cluster, "rolled-killed")
+    victim.kill()
+    try:
+        written = group.written
+        group.until("records are read", lambda: all(group.read[n] for n in range(written)))
+        group.members.pop().close()
+        group.until("everything is one member's", group.shared)
+        assert group.type() == CLASSIC
+        group.ends()
+        assert group.positions() == len(group.read), "no record is skipped"
+    finally:
+        victim.start()
+        victim.wait_ready()
