@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from sim.hunt import FINDING, seeds_to_try
 from sim.mutations import BREAKS, FOUND_BY, MUTATIONS, mutated
 from sim.run import first_broken, run_seed, seeds_that_failed
 from sim.simulator import Options
 
 SEEDS = 300
 SEEDS_A_TEST = 20
-SEEDS_UNTIL_FOUND = 200
 SHORT = Options(length_ms=1_000)
 REACHED = (
     "node killed,",
@@ -85,6 +85,6 @@ def test_a_failure_tells_its_seed_options_trace_and_invariant() -> None:
 def test_the_simulator_finds(name: str, record_property: Callable[[str, object], None]) -> None:
     options = Options(length_ms=1_500, faults=FOUND_BY.get(name))
     with mutated(name):
-        outcomes = (run_seed(seed, options) for seed in range(1, SEEDS_UNTIL_FOUND + 1))
+        outcomes = (run_seed(seed, options) for seed in seeds_to_try("sim", name))
         found = first_broken(outcomes, BREAKS[name])
-    record_property("found by", f"seed {found.seed}: {found.promise}")
+    record_property(FINDING, f"seed {found.seed}: {found.promise}")

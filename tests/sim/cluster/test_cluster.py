@@ -13,11 +13,11 @@ from sim.cluster.mutations import BREAKS, MUTATIONS, mutated, options_for
 from sim.cluster.parts import Options
 from sim.cluster.run import SEEDS_THAT_FAILED, run_seed, run_txn_seed
 from sim.cluster.world import World
+from sim.hunt import FINDING, seeds_to_try
 from sim.run import first_broken, seeds_that_failed
 
 SEEDS = 1_000
 SEEDS_A_TEST = 25
-SEEDS_UNTIL_FOUND = 200
 SEEDS_WITH_LITTLE_ROOM = (4, 5, 43, 44, 59)
 REACHED = (
     "b is",
@@ -102,6 +102,6 @@ def test_a_run_draws_nothing_from_the_machines_dice(seed: int) -> None:
 def test_the_simulator_finds(name: str, record_property: Callable[[str, object], None]) -> None:
     options = options_for(name)
     with mutated(name):
-        outcomes = (run_seed(seed, options) for seed in range(1, SEEDS_UNTIL_FOUND + 1))
+        outcomes = (run_seed(seed, options) for seed in seeds_to_try("cluster", name))
         found = first_broken(outcomes, BREAKS[name])
-    record_property("found by", f"seed {found.seed}: {found.promise}")
+    record_property(FINDING, f"seed {found.seed}: {found.promise}")

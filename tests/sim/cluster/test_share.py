@@ -9,11 +9,11 @@ import pytest
 from sim.cluster.run import SHARE_SEEDS_THAT_FAILED, run_share_seed
 from sim.cluster.share_mutations import BREAKS, MUTATIONS, mutated, options_for
 from sim.cluster.share_world import ShareOptions
+from sim.hunt import FINDING, seeds_to_try
 from sim.run import first_broken, seeds_that_failed
 
 SEEDS = 120
 SEEDS_A_TEST = 10
-SEEDS_UNTIL_FOUND = 200
 REACHED = (
     "s is",
     "log owner",
@@ -84,6 +84,6 @@ def test_a_seed_is_the_same_run_each_time(capsys: pytest.CaptureFixture[str]) ->
 def test_the_simulator_finds(name: str, record_property: Callable[[str, object], None]) -> None:
     options = options_for(name)
     with mutated(name):
-        outcomes = (run_share_seed(seed, options) for seed in range(1, SEEDS_UNTIL_FOUND + 1))
+        outcomes = (run_share_seed(seed, options) for seed in seeds_to_try("share", name))
         found = first_broken(outcomes, BREAKS[name])
-    record_property("found by", f"seed {found.seed}: {found.promise}")
+    record_property(FINDING, f"seed {found.seed}: {found.promise}")

@@ -14,12 +14,12 @@ from broker.storage.log import Log
 from sim.cluster.run import TXN_SEEDS_THAT_FAILED, run_txn_seed, run_txn_world
 from sim.cluster.txn_mutations import BREAKS, MUTATIONS, mutated, options_for
 from sim.cluster.txn_world import TxnOptions
+from sim.hunt import FINDING, seeds_to_try
 from sim.mutations import changed
 from sim.run import first_broken, seeds_that_failed
 
 SEEDS = 100
 SEEDS_A_TEST = 10
-SEEDS_UNTIL_FOUND = 200
 SEEDS_OF_THE_NAIVE = 10
 REACHED = (
     "t is",
@@ -135,6 +135,6 @@ def test_a_seed_is_the_same_run_each_time(
 def test_the_simulator_finds(name: str, record_property: Callable[[str, object], None]) -> None:
     options = options_for(name)
     with mutated(name):
-        outcomes = (run_txn_seed(seed, options) for seed in range(1, SEEDS_UNTIL_FOUND + 1))
+        outcomes = (run_txn_seed(seed, options) for seed in seeds_to_try("txn", name))
         found = first_broken(outcomes, BREAKS[name])
-    record_property("found by", f"seed {found.seed}: {found.promise}")
+    record_property(FINDING, f"seed {found.seed}: {found.promise}")
