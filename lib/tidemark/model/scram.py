@@ -102,6 +102,22 @@ def unknown_user_credential(secret: bytes, mechanism: ScramMechanism, name: str)
     )
 
 
+def password_fits(
+    users: Mapping[str, UserCredentials], secret: bytes, name: str, password: str
+) -> bool:
+    """Return True if the password is the user's, for mechanisms that send it (SASL/PLAIN, Basic).
+
+    Takes milliseconds, in which other threads run: call it beside the event loop. ``secret`` is the
+    cluster's: an unknown user costs as much as one with default iterations.
+    """
+    made_up = unknown_user_credential(secret, ScramMechanism.SCRAM_SHA_512, name)
+    stored = max(users.get(name, ()), key=lambda one: one.mechanism, default=made_up)
+    salted = salted_password(stored.mechanism, password, stored.salt, stored.iterations)
+    derived = credential_from(stored.mechanism, salted, stored.salt, stored.iterations)
+    is_equal = hmac.compare_digest(derived.stored_key, stored.stored_key)
+    return is_equal and stored is not made_up
+
+
 def check_user_name(name: str) -> None:
     """Raise TidemarkError UNACCEPTABLE_CREDENTIAL for a name that no user may have."""
     problem = ""

@@ -3,10 +3,12 @@ import base64
 import pytest
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.scram import (
+    ScramCredential,
     ScramMechanism,
     check_strength,
     check_user_name,
     credential_from,
+    password_fits,
     salted_password,
     unknown_user_credential,
 )
@@ -41,6 +43,26 @@ def test_an_unknown_user_looks_like_a_known_one(mechanism: ScramMechanism) -> No
     real = credential_from(mechanism, b"salted", bytes(32), 8_192)
     sizes = [(len(one.salt), len(one.stored_key), one.iterations) for one in (made, real)]
     assert sizes[0] == sizes[1]
+
+
+def stored(password: str, *mechanisms: ScramMechanism) -> tuple[ScramCredential, ...]:
+    salt = bytes(12)
+    salted = [(one, salted_password(one, password, salt, 4_096)) for one in mechanisms]
+    return tuple(credential_from(one, each, salt, 4_096) for one, each in salted)
+
+
+@pytest.mark.parametrize("mechanisms", [(SHA_256,), (SHA_512,), (SHA_256, SHA_512)])
+def test_a_password_fits_its_user_and_nobody_else(mechanisms: tuple[ScramMechanism, ...]) -> None:
+    users = {"alice": stored("pencil", *mechanisms), "bob": stored("p\u00e4n", *mechanisms)}
+    found = {
+        (name, password): password_fits(users, b"secret", name, password)
+        for name in ("alice", "bob", "nobody", "")
+        for password in ("pencil", "p\u00e4n", "", "Pencil")
+    }
+    assert [pair for pair, fits in found.items() if fits] == [
+        ("alice", "pencil"),
+        ("bob", "p\u00e4n"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 256, "\u00e4" * 128])
