@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import kafka
 import pytest
@@ -28,8 +29,11 @@ from e2e.command_line import Cli
 from free_ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from tidemark.cli.dev.layout import HOST, Layout
+from tidemark.client import sync
+from tidemark.client.errors import AuthenticationError, ConnectionLostError
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import request_header
+from tidemark.runtime.exit_codes import ExitCode
 from waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -245,6 +249,81 @@ def test_the_command_line_adds_lists_and_removes_users(doors: Doors, tmp_path: P
     assert listed == [{"user": name, "mechanism": one, "iterations": 8_192} for one in MECHANISMS]
     assert cli.run("user", "remove", name, "--yes", *cli.kafka).returncode == 0
     assert cli.run(*asked, stdin=b"third\n").returncode == 1
+
+
+# -- the native client and the command line
+
+
+def native(client: Settings) -> dict[str, Any]:
+    """The native client's settings, from librdkafka's."""
+    words = {name.replace(".", "_"): value for name, value in client.items()}
+    words["security_protocol"] = str(words["security_protocol"]).upper()
+    return words
+
+
+@pytest.mark.parametrize("door", ["SAFE", "TLS"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.feature("SE01")
+def test_the_native_client_logs_in_and_writes_and_reads(
+    doors: Doors, mechanism: str, door: str
+) -> None:
+    client = native(doors.client(doors.a_user(), mechanism=mechanism, door=door))
+    topic = a_topic(doors.admin)
+    with sync.Producer(**client) as producer:
+        assert producer.send(topic, b"value").offset == 0
+    with sync.Consumer(**client, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        wait_for(lambda: consumer.poll(timeout_ms=200), "the record")
+
+
+@pytest.mark.feature("SE03")
+def test_the_native_client_authenticates_again_beside_its_long_polls(doors: Doors) -> None:
+    before, topic = doors.count(_REPEATED), a_topic(doors.admin)
+    client = native(doors.client(doors.a_user()))
+    with sync.Producer(**client) as producer, sync.Consumer(**client) as consumer:
+        consumer.assign([(topic, 0)])
+
+        def written() -> bool:
+            producer.send(topic, b"value")
+            consumer.poll(timeout_ms=100)
+            return doors.count(_REPEATED) >= before + 4
+
+        wait_for(written, "two authentications of both clients' connections")
+    assert "session has expired" not in doors.cluster.log("broker-1")
+
+
+@pytest.mark.feature("SE01")
+def test_the_native_client_says_why_it_cannot_log_in(doors: Doors) -> None:
+    user = doors.a_user()
+    wrong = native(doors.client(user, "wrong"))
+    stranger = native(doors.client(user, door="TLS")) | {"ssl_ca_location": ""}
+    plain = {"bootstrap_servers": f"{HOST}:{doors.ports['SAFE']}"}
+    for client, kind, words in (
+        (wrong, AuthenticationError, f"login of '{user}' failed.*sasl_password"),
+        (stranger, ConnectionLostError, "certificate is not accepted"),
+        (plain, ConnectionLostError, "closed the connection"),
+    ):
+        with sync.Admin(**client) as admin, pytest.raises(kind, match=words):
+            admin.list_topics()
+
+
+@pytest.mark.feature("SE24")
+def test_the_command_line_logs_in_and_keeps_the_password_to_itself(
+    doors: Doors, tmp_path: Path
+) -> None:
+    cli, file, topic = Cli(doors.cluster), tmp_path / "password", a_topic(doors.admin)
+    words = doors.client(doors.a_user(), door="TLS") | {"security.protocol": "SASL_SSL"}
+    file.write_text(f"{words.pop('sasl.password')}\n")
+    words |= {"sasl.password.file": str(file), "bootstrap": words.pop("bootstrap.servers")}
+    login = [part for key, value in words.items() for part in ("-X", f"{key}={value}")]
+    assert topic in {row["topic"] for row in cli.json("topic", "list", *login)}
+    assert cli.run("topic", "produce", topic, *login, stdin=b"value\n").returncode == 0
+    assert [row["value"] for row in cli.read(topic, *login)] == ["value"]
+    file.write_text("wrong\n")
+    refused = cli.run("topic", "list", *login)
+    assert refused.returncode == ExitCode.NO_PERMISSION
+    assert b"SASL_AUTHENTICATION_FAILED" in refused.stderr
+    assert b"wrong\n" not in refused.stderr
 
 
 # -- below Kafka's clients

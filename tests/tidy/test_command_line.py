@@ -66,7 +66,9 @@ def test_the_exit_codes_are_those_of_the_help() -> None:
 def test_every_setting_is_on_the_page_with_its_variable_and_default() -> None:
     table = rows("| setting | environment variable | default | meaning |")
     shown = [[cell.strip("`") for cell in row[:3]] for row in table]
-    assert shown == [[name, variable_of(name), each.default] for name, each in SETTINGS.items()]
+    assert shown == [
+        [name, variable_of(name), each.default or "-"] for name, each in SETTINGS.items()
+    ]
 
 
 FIELDS = [

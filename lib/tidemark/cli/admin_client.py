@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tidemark.cli import settings
+from tidemark.cli.security import security
 from tidemark.client.admin.admin import Admin
 from tidemark.client.errors import ClientError
 from tidemark.kafka.apis import ApiKey
@@ -22,6 +23,7 @@ async def open_admin(bootstrap: str) -> AsyncIterator[Admin]:
         default_api_timeout_ms=timeout_ms,
         request_timeout_ms=min(30_000, timeout_ms),
         connections_setup_timeout_ms=min(10_000, timeout_ms),
+        **security(),
     )
     async with client as admin:
         try:

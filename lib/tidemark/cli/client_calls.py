@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from tidemark.cli.failure import CommandError
 from tidemark.client.errors import (
+    AuthenticationError,
     AuthorizationError,
     ClientConfigError,
     ClientError,
@@ -18,6 +19,7 @@ from tidemark.runtime.exit_codes import ExitCode
 T = TypeVar("T")
 
 _CODES: tuple[tuple[type[ClientError], ExitCode], ...] = (
+    (AuthenticationError, ExitCode.NO_PERMISSION),
     (AuthorizationError, ExitCode.NO_PERMISSION),
     (ClientConfigError, ExitCode.USAGE),
     (ConnectionLostError, ExitCode.UNAVAILABLE),
@@ -80,13 +82,23 @@ _CONNECTION_CAUSES: Final[Mapping[str, Explanation]] = {
         "nothing listens there: the brokers do not run, or listen at other ports",
         f"tidemark dev status; {_ADDRESSES}",
     ),
+    "certificate is not accepted": Explanation(
+        "another authority signed it, or it is for another host name",
+        "ssl.ca.location, and the host name in the address; tidemark profile show",
+    ),
+    "TLS handshake failed": Explanation(
+        "the listener does not speak TLS, or wants a certificate from the client",
+        "security.protocol, ssl.certificate.location; tidemark profile show",
+    ),
     "within": Explanation("the host is down, or a firewall drops packets", _ADDRESSES),
     "not known": Explanation("the host name is misspelt, or DNS does not have it", _ADDRESSES),
     "does not speak": Explanation(
-        "another service listens there, or the listener needs TLS", _ADDRESSES
+        "another service listens there, or the listener needs TLS (security.protocol)", _ADDRESSES
     ),
     "closed the connection": Explanation(
-        "the broker stopped, or another service listens there", _ADDRESSES
+        "the broker stopped, the listener has another security.protocol, or another service"
+        " listens there",
+        _ADDRESSES,
     ),
     "unreachable": Explanation("there is no route to the host", _ADDRESSES),
 }
@@ -118,6 +130,11 @@ def as_command_error(error: ClientError, *, api: str = "") -> CommandError:
 
 
 def _explanation(error: ClientError) -> Explanation:
+    if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+        return Explanation(
+            "the password is wrong, or the user has no credential for sasl.mechanism",
+            "sasl.username, sasl.password.file, sasl.mechanism; tidemark profile show",
+        )
     if isinstance(error, AuthorizationError):
         return Explanation("the principal lacks the permission", error.advice)
     if isinstance(error, ConnectionLostError):

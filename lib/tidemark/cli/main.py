@@ -69,7 +69,7 @@ _EPILOG = (
     " server or tool is not there; 70 a bug; 74 a file cannot be read or written; 75 out of time,"
     " try again; 77 not allowed; 130 interrupted."
 )
-_PAIR: Final = re.compile(r"[a-z][a-z-]*=")
+_PAIR: Final = re.compile(r"[a-z][a-z.-]*=")
 _HOISTED: Final = ("-X", "--profile")
 """Options of the root that may also follow a command."""
 

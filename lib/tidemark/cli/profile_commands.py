@@ -1,6 +1,8 @@
 """``tidemark profile``: named settings, for clusters that are used again and again."""
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +18,7 @@ from tidemark.cli.output import (
     print_rows,
     say,
 )
+from tidemark.cli.passwords import ask_password
 from tidemark.runtime.exit_codes import ExitCode
 
 app = command_group("Create, choose and show profiles: named settings.")
@@ -39,12 +42,23 @@ ValuesArgument = Annotated[
 ]
 
 
+StoredPasswordOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="Store the first line of this file as sasl.password; - is stdin.",
+    ),
+]
+
+
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     values: ValuesArgument = None,
     *,
     use: Annotated[bool, typer.Option("--use", help="Make it the current profile.")] = False,
+    password_file: StoredPasswordOption = None,
 ) -> None:
     """Create a profile. The first one becomes the current one."""
     if not _NAME.fullmatch(name):
@@ -58,7 +72,7 @@ def create(
         raise CommandError(
             f"there is a profile {name!r} already", hint=f"tidemark profile set {name} KEY=VALUE"
         )
-    given = settings.parse_given(values or (), "argument")
+    given = settings.parse_given(values or (), "argument") | _password_in(password_file)
     added = stored.with_profile(name, given)
     current = name if use or not stored.profiles else stored.current
     profiles.write_profiles(profiles.Profiles(added.profiles, current))
@@ -69,14 +83,23 @@ def create(
 def set_values(
     name: NameArgument,
     values: Annotated[
-        list[str], typer.Argument(metavar="KEY=VALUE...", help="KEY= removes a setting.")
-    ],
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE...", help="KEY= removes a setting."),
+    ] = None,
+    *,
+    password_file: StoredPasswordOption = None,
 ) -> None:
     """Change settings of a profile."""
+    if not values and password_file is None:
+        raise CommandError(
+            "there is nothing to set", hint="KEY=VALUE, or --password-file", code=ExitCode.USAGE
+        )
+    values = values or []
     stored = profiles.read_profiles()
     kept = dict(stored.get(name))
     removed = [text[:-1] for text in values if text.endswith("=") and text.count("=") == 1]
     kept |= settings.parse_given([text for text in values if text[:-1] not in removed], "argument")
+    kept |= _password_in(password_file)
     for key in removed:
         if kept.pop(key, None) is None:
             raise CommandError(f"profile {name!r} has no setting {key!r}", code=ExitCode.USAGE)
@@ -89,7 +112,7 @@ def list_profiles(*, output: OutputOption = OutputFormat.TABLE) -> None:
     """List profiles."""
     stored = profiles.read_profiles()
     rows = [
-        {"profile": name, "current": name == stored.current, "settings": dict(values)}
+        {"profile": name, "current": name == stored.current, "settings": _shown(values)}
         for name, values in stored.profiles.items()
     ]
     print_rows(rows, ("profile", "current", "settings"), output)
@@ -126,13 +149,13 @@ def show(
     """Show the settings of a profile; without a name, all settings with their sources."""
     if name is not None:
         values = profiles.read_profiles().get(name)
-        rows = [{"setting": key, "value": value} for key, value in sorted(values.items())]
+        rows = [{"setting": key, "value": each} for key, each in sorted(_shown(values).items())]
         print_rows(rows, ("setting", "value"), output)
         return
     rows = [
         {
             "setting": key,
-            "value": settings.look_up(key).value or "-",
+            "value": profiles.shown(key, settings.look_up(key).value or "-"),
             "source": settings.look_up(key).source,
             "meaning": setting.purpose,
         }
@@ -149,3 +172,11 @@ def delete(name: NameArgument, *, yes: YesOption = False) -> None:
     confirm(f"Delete profile {name}?", yes=yes)
     profiles.write_profiles(stored.without(name))
     say(f"deleted profile {name}")
+
+
+def _shown(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: profiles.shown(name, value) for name, value in values.items()}
+
+
+def _password_in(file: Path | None) -> dict[str, str]:
+    return {} if file is None else {"sasl.password": ask_password("the profile", file)}

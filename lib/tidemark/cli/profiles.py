@@ -14,7 +14,10 @@ VARIABLE: Final = "TIDEMARK_PROFILE"
 """Environment variable that names a profile."""
 FILE_VARIABLE: Final = "TIDEMARK_PROFILES"
 """Environment variable that names the file of profiles."""
+SECRETS: Final = frozenset({"sasl.password", "ssl.key.password"})
+"""Settings that are never shown, and that only the owner of the file may be able to read."""
 _FORMAT: Final = 1
+_OTHERS: Final = 0o077
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ def read_profiles() -> Profiles:
             str(name): {str(key): str(value) for key, value in values.items()}
             for name, values in content["profiles"].items()
         }
+        _check_secrets(path, stored)
         current = content.get("current")
         return Profiles(stored, current if current in stored else None)
     except (FileNotFoundError, NotADirectoryError):
@@ -93,6 +97,22 @@ def read_profiles() -> Profiles:
             " another file",
             code=ExitCode.DATA,
         ) from None
+
+
+def shown(name: str, value: str) -> str:
+    """Return a value as it may be printed."""
+    return "(hidden)" if name in SECRETS else value
+
+
+def _check_secrets(path: Path, stored: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise CommandError if others may read a secret."""
+    has_secret = any(SECRETS & values.keys() for values in stored.values())
+    if has_secret and path.stat().st_mode & _OTHERS:
+        raise CommandError(
+            f"{path} has a password, and others may read it",
+            hint=f"chmod 600 {path}, and change the password",
+            code=ExitCode.NO_PERMISSION,
+        )
 
 
 def write_profiles(stored: Profiles) -> None:

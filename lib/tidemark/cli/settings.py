@@ -28,6 +28,7 @@ class Setting(NamedTuple):
     lowest: int | None = None
     highest: int | None = None
     choices: tuple[str, ...] = ()
+    is_secret: bool = False
 
     def problem(self, value: str) -> str | None:
         """Return why a value cannot be used; None if it can."""
@@ -51,12 +52,36 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         "time for one administrative call with its retries, in ms", "60000", 100, _TIMEOUT_MS_MAX
     ),
     "client-id": Setting("client id in requests and in the brokers' metrics", "tidemark-cli"),
+    "security.protocol": Setting(
+        "protocol of the listener",
+        "PLAINTEXT",
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ),
+    "sasl.mechanism": Setting(
+        "mechanism of the login",
+        "SCRAM-SHA-512",
+        choices=("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"),
+    ),
+    "sasl.username": Setting("user that logs in"),
+    "sasl.password": Setting("its password", is_secret=True),
+    "sasl.password.file": Setting("file whose first line is the password"),
+    "sasl.oauthbearer.token.file": Setting("file whose first line is the token of OAUTHBEARER"),
+    "ssl.ca.location": Setting("PEM file of the authorities of brokers' certificates"),
+    "ssl.certificate.location": Setting("PEM file of the client's certificate"),
+    "ssl.key.location": Setting("PEM file of the client's private key"),
+    "ssl.key.password": Setting("password of the private key", is_secret=True),
+    "ssl.endpoint.identification.algorithm": Setting(
+        "https: the certificate must have the broker's host name",
+        "https",
+        choices=("https", "none"),
+    ),
 }
+assert {name for name, setting in SETTINGS.items() if setting.is_secret} == profiles.SECRETS
 
 
 def variable_of(name: str) -> str:
     """Return the environment variable of a setting."""
-    return "TIDEMARK_" + name.upper().replace("-", "_")
+    return "TIDEMARK_" + name.upper().replace("-", "_").replace(".", "_")
 
 
 class Found(NamedTuple):
@@ -94,9 +119,20 @@ def parse_given(texts: Sequence[str], option: str) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals:
             raise CommandError(f"{option} {text!r}: expected KEY=VALUE", code=ExitCode.USAGE)
+        if name in profiles.SECRETS:
+            raise _on_the_command_line(name, option)
         check(name, value, f"{option} {text}")
         values[name] = value
     return values
+
+
+def _on_the_command_line(name: str, option: str) -> CommandError:
+    return CommandError(
+        f"{option} {name}: a secret cannot be an argument, which others can read",
+        hint=f"the environment variable {variable_of(name)}, -X sasl.password.file=FILE, or a"
+        " profile: tidemark profile set NAME --password-file FILE",
+        code=ExitCode.USAGE,
+    )
 
 
 def check(name: str, value: str, where: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, TypeVar
 
 from tidemark.client.errors import ClientConfigError
+from tidemark.client.security_config import SecurityConfig
 from tidemark.model.errors import ErrorCode
 
 KIB: Final = 1024
@@ -34,7 +35,7 @@ _ACKNOWLEDGEMENT: Final = ("implicit", "explicit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
+class ClientConfig(SecurityConfig):
     """Settings of every client."""
 
     transport: Transport = "kafka"
@@ -55,7 +56,13 @@ class ClientConfig:
     """Unanswered requests of one connection; further requests wait."""
 
     def __post_init__(self) -> None:
+        SecurityConfig.__post_init__(self)
         _one_of("transport", self.transport, ("kafka", "grpc"))
+        if self.transport == "grpc" and self.security_protocol != "PLAINTEXT":
+            raise _problem(
+                f"security_protocol {self.security_protocol} needs transport='kafka': the brokers'"
+                " gRPC is for a private network and has no login yet"
+            )
         _positive(
             self,
             "request_timeout_ms",

@@ -10,6 +10,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 
 __all__ = [
     "AbortableTransactionError",
+    "AuthenticationError",
     "AuthorizationError",
     "BufferFullError",
     "ClientClosedError",
@@ -193,6 +194,15 @@ class GroupNotEmptyError(ClientError):
     hint = "stop the group's consumers first, and wait until their sessions ended"
 
 
+class AuthenticationError(ClientError):
+    """The broker refused the login, or could not prove that it is the broker."""
+
+    hint = (
+        "check sasl_username and sasl_password, and that the user has a credential for"
+        " sasl_mechanism (tidemark user list)"
+    )
+
+
 class AuthorizationError(ClientError):
     """The principal lacks the permission."""
 
@@ -283,6 +293,9 @@ _CLASSES: Final[Mapping[ErrorCode, type[ClientError]]] = {
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER: DuplicateSequenceError,
     ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFencedError,
     ErrorCode.PRODUCER_FENCED: ProducerFencedError,
+    ErrorCode.SASL_AUTHENTICATION_FAILED: AuthenticationError,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: AuthenticationError,
+    ErrorCode.ILLEGAL_SASL_STATE: AuthenticationError,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationError,

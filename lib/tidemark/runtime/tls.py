@@ -1,22 +1,24 @@
 """TLS contexts and gRPC credentials, from PEM files, for TLS 1.2 and later. No other module creates
-them.
+them. gRPC is imported by those that need it: clients over Kafka's protocol start without it.
 
 A server's files are read again when they have changed, for connections made from then on. Files
 that cannot be used (a certificate is replaced before its key) leave the loaded ones in force.
 """
+
+from __future__ import annotations
 
 import logging
 import ssl
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, NamedTuple
-
-import grpc
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from tidemark.runtime.exit_codes import ExitCode
-from tidemark.runtime.service_config import TlsServiceConfig
 from tidemark.runtime.telemetry import fields
+
+if TYPE_CHECKING:
+    import grpc
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +66,28 @@ class TlsSettings(NamedTuple):
     client_auth: ClientAuth = ClientAuth.NONE
 
 
-def tls_settings(config: TlsServiceConfig) -> TlsSettings:
-    """Return the settings of a service's configuration."""
+class TlsOptions(Protocol):
+    """Options of a service or of a client."""
+
+    @property
+    def ssl_certificate_location(self) -> str:
+        """PEM file; '' for none, as in the others."""
+
+    @property
+    def ssl_key_location(self) -> str:
+        """PEM file."""
+
+    @property
+    def ssl_key_password(self) -> str:
+        """Password of the private key."""
+
+    @property
+    def ssl_ca_location(self) -> str:
+        """PEM file."""
+
+
+def tls_settings(config: TlsOptions, client_auth: str = ClientAuth.NONE) -> TlsSettings:
+    """Return the settings of a configuration."""
     certificate, key, ca = (
         Path(path) if path else None
         for path in (
@@ -74,9 +96,7 @@ def tls_settings(config: TlsServiceConfig) -> TlsSettings:
             config.ssl_ca_location,
         )
     )
-    return TlsSettings(
-        certificate, key, config.ssl_key_password, ca, ClientAuth(config.ssl_client_auth)
-    )
+    return TlsSettings(certificate, key, config.ssl_key_password, ca, ClientAuth(client_auth))
 
 
 class ServerTls:
@@ -136,6 +156,8 @@ class ServerTls:
         gRPC either requires a client certificate or requests none: it treats ``requested`` as
         ``none``.
         """
+        import grpc
+
         given = self._loaded.pems
 
         def newest() -> grpc.ServerCertificateConfiguration | None:
@@ -175,6 +197,8 @@ def client_context(settings: TlsSettings, *, check_host: bool = True) -> ssl.SSL
 
 def channel_credentials(settings: TlsSettings) -> grpc.ChannelCredentials:
     """Return credentials for gRPC channels, with the files as they are now. Raises TlsError."""
+    import grpc
+
     pems = _load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), settings)
     return grpc.ssl_channel_credentials(
         pems.ca, _for_grpc_key(pems) or None, pems.certificate or None
@@ -243,6 +267,8 @@ def _bytes_of(path: Path, key: str) -> bytes:
 
 
 def _for_grpc(pems: _Pems) -> grpc.ServerCertificateConfiguration:
+    import grpc
+
     return grpc.ssl_server_certificate_configuration(
         [(_for_grpc_key(pems), pems.certificate)], pems.ca
     )

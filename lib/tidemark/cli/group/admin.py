@@ -10,6 +10,7 @@ from tidemark.cli.client_calls import as_command_error
 from tidemark.cli.failure import CommandError
 from tidemark.cli.group.reset_options import Scope
 from tidemark.cli.group.rows import Row, partition_row
+from tidemark.cli.security import security
 from tidemark.client.admin.admin import Admin
 from tidemark.client.admin.first_records import first_timestamps
 from tidemark.client.admin.group_types import GroupDescription
@@ -98,7 +99,7 @@ async def _describe_one(
     isolation = ConsumerConfig(
         isolation_level="read_committed" if stable else "read_uncommitted"
     ).isolation_level
-    timestamps = await first_timestamps(bootstrap, unread, isolation=isolation)
+    timestamps = await first_timestamps(bootstrap, unread, isolation=isolation, settings=security())
     elsewhere = await _in_zookeeper(zookeeper, group_id, partitions)
     now_ms = Clock().wall_ms()
     rows = []

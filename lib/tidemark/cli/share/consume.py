@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidemark.cli.output import OutputFormat, print_line_document, say
+from tidemark.cli.security import security
 from tidemark.cli.topic.formats import FIELDS, as_document, as_line
 from tidemark.client.consumer.positions import ConsumerRecord
 from tidemark.client.share.ack_batches import AcknowledgeType
@@ -49,6 +50,7 @@ async def consume(job: ShareConsumeJob) -> int:
         group_id=job.group_id,
         share_acknowledgement_mode="explicit",
         share_acquire_mode="record_limit",
+        **security(),
     ) as consumer:
         consumer.subscribe(job.topics)
         while job.count is None or total < job.count:

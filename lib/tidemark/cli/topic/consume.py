@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import progress, say
+from tidemark.cli.security import security_over
 from tidemark.cli.topic.formats import Printer, StartAt
 from tidemark.client.consumer.consumer import Consumer
 from tidemark.client.consumer.positions import ConsumerRecord
@@ -53,7 +54,7 @@ async def consume(job: ConsumeJob, read: Read) -> None:
     began_ms = clock.now_ms()
     try:
         async with Consumer(
-            job.bootstrap, auto_offset_reset=_reset(job.start), **job.settings
+            job.bootstrap, auto_offset_reset=_reset(job.start), **security_over(job.settings)
         ) as consumer:
             assigned = await _assign(consumer, job)
             ends = await consumer.end_offsets(assigned) if job.until_end else {}

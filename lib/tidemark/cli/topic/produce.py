@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidemark.cli.output import progress, say
+from tidemark.cli.security import security_over
 from tidemark.cli.topic.lines import LineSource, open_lines
 from tidemark.cli.topic.percent_format import InputRecord, bad_line
 from tidemark.client.producer.producer import Producer
@@ -55,7 +56,7 @@ async def produce(job: ProduceJob, sent: Sent) -> None:
     began_ms = clock.now_ms()
     try:
         with open_lines(job.source) as source, _progress(job, source) as advance:
-            async with Producer(job.bootstrap, **job.settings) as producer:
+            async with Producer(job.bootstrap, **security_over(job.settings)) as producer:
                 await producer.partitions_for(job.topic)
                 async for lines in _line_chunks(source, job.end):
                     await _send_lines(producer, job, lines, sent)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidemark.cli.admin_client import open_admin
 from tidemark.cli.failure import CommandError
+from tidemark.cli.security import security
 from tidemark.cli.txn.rows import Row, holder_row, open_row
 from tidemark.client.admin.admin import Admin
 from tidemark.client.admin.first_records import first_timestamps
@@ -51,7 +52,9 @@ async def holders(bootstrap: str, topics: Sequence[str]) -> list[Row]:
         first = {part: OpenTransaction(part, each[0]) for part, each in open_now.items()}
         known = await _known(admin, {each.producer.producer_id for each in first.values()})
     starts = {part: each.producer.current_txn_start_offset for part, each in first.items()}
-    since = await first_timestamps(bootstrap, starts, isolation="read_uncommitted")
+    since = await first_timestamps(
+        bootstrap, starts, isolation="read_uncommitted", settings=security()
+    )
     now_ms = Clock().wall_ms()
     rows = [
         holder_row(

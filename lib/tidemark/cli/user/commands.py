@@ -5,14 +5,12 @@ read that. Commands import their work when run.
 """
 
 import enum
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidemark.cli.apps import command_group
-from tidemark.cli.failure import CommandError
 from tidemark.cli.output import (
     BootstrapOption,
     OutputFormat,
@@ -22,7 +20,7 @@ from tidemark.cli.output import (
     confirm,
     print_rows,
 )
-from tidemark.runtime.exit_codes import ExitCode
+from tidemark.cli.passwords import PasswordFileOption, ask_password
 
 app = command_group("List, add and remove users that log in with SCRAM.")
 
@@ -38,14 +36,6 @@ UserArgument = Annotated[str, typer.Argument(metavar="USER")]
 MechanismOption = Annotated[
     list[MechanismName] | None,
     typer.Option("--mechanism", "-m", help="Only for this mechanism; default: for all."),
-]
-PasswordFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--password-file",
-        metavar="FILE",
-        help="File whose first line is the password; - is stdin. Default: a prompt.",
-    ),
 ]
 
 
@@ -111,38 +101,7 @@ def _set_password(
     from tidemark.cli.client_calls import run
     from tidemark.cli.user import admin
 
-    password = _password(user, password_file)
+    password = ask_password(user, password_file)
     names = [one.value for one in mechanisms or MechanismName]
     servers = bootstrap_for(bootstrap)
     run(admin.set_password(servers, user, password, names, must_exist=must_exist))
-
-
-def _password(user: str, file: Path | None) -> str:
-    """Return the password. Raises CommandError without one."""
-    if file is None:
-        if not sys.stdin.isatty():
-            raise CommandError(
-                "there is no terminal to ask for the password",
-                hint="--password-file FILE, or --password-file - for stdin",
-                code=ExitCode.USAGE,
-            )
-        password = str(
-            typer.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True, err=True)
-        )
-    else:
-        password = _first_line(file)
-    if not password:
-        raise CommandError("the password is empty", code=ExitCode.USAGE)
-    return password
-
-
-def _first_line(file: Path) -> str:
-    if str(file) == "-":
-        return sys.stdin.readline().rstrip("\r\n")
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise CommandError(f"there is no file {file}", code=ExitCode.NO_INPUT) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"cannot read {file}: {error}", code=ExitCode.IO) from None
-    return lines[0] if lines else ""

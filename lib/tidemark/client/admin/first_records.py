@@ -1,7 +1,7 @@
 """Age of the record at an offset, by one read of each partition, for the time lag."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from tidemark.client.config import IsolationLevel
 from tidemark.client.consumer.consumer import Consumer
@@ -19,9 +19,11 @@ async def first_timestamps(
     *,
     isolation: IsolationLevel,
     wait_ms: int = 5_000,
+    settings: Mapping[str, Any] | None = None,
 ) -> dict[TopicPartition, int]:
     """Return timestamps in ms of the first readable records at or after these offsets, without
-    partitions that have none within ``wait_ms``. Raises ClientError.
+    partitions that have none within ``wait_ms``. ``settings``: others of the consumer, such as its
+    login. Raises ClientError.
     """
     found: dict[TopicPartition, int] = {}
     if not offsets:
@@ -33,6 +35,7 @@ async def first_timestamps(
         isolation_level=isolation,
         max_partition_fetch_bytes=_BYTES_EACH,
         auto_offset_reset="earliest",
+        **(settings or {}),
     ) as consumer:
         consumer.assign(offsets)
         for partition, offset in offsets.items():

@@ -3,12 +3,14 @@
 import asyncio
 import os
 import socket
+import ssl
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 from tidemark.client.config import Address, ClientConfig
 from tidemark.client.errors import (
+    ClientConfigError,
     ClientError,
     ConnectionLostError,
     RequestTimedOutError,
@@ -16,7 +18,9 @@ from tidemark.client.errors import (
     error_for,
 )
 from tidemark.client.wire.framing import FrameAssembler, FrameError
+from tidemark.client.wire.login import ConnectionLogin
 from tidemark.codec.buffers import Buffer
+from tidemark.kafka import long_tail
 from tidemark.kafka.api_versions import (
     ApiVersionsRequest,
     read_api_versions_response,
@@ -25,6 +29,7 @@ from tidemark.kafka.api_versions import (
 from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.kafka.headers import MalformedRequestError, read_response_header, request_header
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.tls import TlsError, client_context, tls_settings
 
 _LENGTH: Final = struct.Struct(">i")
 _CORRELATION_ID: Final = struct.Struct(">i")
@@ -61,15 +66,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lost: ClientError | None = None
         self._versions: Mapping[int, tuple[int, int]] = {}
         self._features: Mapping[str, int] = {}
+        self._login = ConnectionLogin(config, str(address)) if config.uses_sasl else None
 
     @classmethod
     async def open(cls, address: Address, config: ClientConfig) -> "BrokerConnection":
-        """Connect and negotiate versions. Raises ConnectionLostError, RequestTimedOutError."""
+        """Connect, negotiate versions, and log in if the settings say so.
+
+        Raises ConnectionLostError, RequestTimedOutError, AuthenticationError.
+        """
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(config.connections_setup_timeout_ms / 1_000):
                 _, connection = await loop.create_connection(
-                    lambda: cls(address, config), address.host, address.port
+                    lambda: cls(address, config), address.host, address.port, ssl=_tls(config)
                 )
         except TimeoutError:
             raise ConnectionLostError(
@@ -77,6 +86,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 f"no connection within {config.connections_setup_timeout_ms} ms",
                 where=str(address),
             ) from None
+        except ssl.SSLError as problem:
+            raise _handshake_failed(problem, str(address)) from None
         except OSError as problem:
             raise ConnectionLostError(
                 ErrorCode.NETWORK_EXCEPTION,
@@ -85,6 +96,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             ) from None
         try:
             await connection.negotiate()
+            await connection.ready()
         except BaseException:
             connection.close()
             raise
@@ -147,14 +159,48 @@ class BrokerConnection(asyncio.BufferedProtocol):
         await self._slots.acquire()
         try:
             await self._writable.wait()
+            if api_key is not ApiKey.API_VERSIONS:
+                await self.ready()
             self._raise_if_lost()
-            frame: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-            self._pending[self._write(api_key, version, body)] = frame
+            frame = self._begin(api_key, version, body)
         except BaseException:
             self._slots.release()
             raise
         frame.add_done_callback(self._free_slot)
         return UnansweredRequest(api_key, version, frame)
+
+    def _begin(
+        self, api_key: ApiKey, version: int, body: Sequence[Buffer]
+    ) -> asyncio.Future[memoryview]:
+        frame: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self._pending[self._write(api_key, version, body)] = frame
+        return frame
+
+    async def ready(self) -> None:
+        """Return when requests may be sent: after the login, and while none is due again.
+
+        What is sent next must be written without another wait. Raises ClientError.
+        """
+        login = self._login
+        while login is not None and login.is_due:
+            self._raise_if_lost()
+            try:
+                await login.ensure(self._ask_login)
+            except ClientError as refused:
+                self._lose(refused)
+                raise
+
+    async def _ask_login(self, api_key: ApiKey, fields: Mapping[str, object]) -> long_tail.Struct:
+        """Ask during a login, when no other request may be sent. Raises ClientError."""
+        version = self.version(api_key)
+        self._raise_if_lost()
+        frame = self._begin(api_key, version, [long_tail.write_request(api_key, version, fields)])
+        unanswered = UnansweredRequest(api_key, version, frame)
+        body = await self.answer(unanswered, timeout_ms=self._config.connections_setup_timeout_ms)
+        try:
+            return long_tail.read_response(api_key, version, body)
+        except MalformedRequestError as problem:
+            raise self._malformed(api_key, problem) from None
 
     async def answer(
         self, request: UnansweredRequest, *, timeout_ms: float | None = None
@@ -182,6 +228,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def send_only(self, api_key: ApiKey, version: int, body: Sequence[Buffer]) -> None:
         """Send a request that has no response (Produce with acks=0)."""
         await self._writable.wait()
+        await self.ready()
         self._raise_if_lost()
         self._write(api_key, version, body)
 
@@ -214,7 +261,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
                     ErrorCode.NETWORK_EXCEPTION,
                     f"the peer does not speak Kafka's protocol: {problem}",
                     where=str(self.address),
-                    hint="check that the address is a Kafka listener without TLS",
+                    hint="check that the address is a Kafka listener, and that security_protocol"
+                    f" {self._config.security_protocol} is the listener's",
                 )
             )
 
@@ -328,6 +376,33 @@ class BrokerConnection(asyncio.BufferedProtocol):
             where=self._lost.where,
             hint=self._lost.advice,
         )
+
+
+def _tls(config: ClientConfig) -> ssl.SSLContext | None:
+    """Return the context of a connection, from the files as they are now. Raises
+    ClientConfigError.
+    """
+    if not config.uses_tls:
+        return None
+    try:
+        return client_context(
+            tls_settings(config),
+            check_host=config.ssl_endpoint_identification_algorithm == "https",
+        )
+    except TlsError as problem:
+        raise ClientConfigError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+
+
+def _handshake_failed(problem: ssl.SSLError, where: str) -> ConnectionLostError:
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        reason = f"the broker's certificate is not accepted: {problem.verify_message}"
+        hint = "check ssl_ca_location, and that the certificate has the host name of the address"
+    else:
+        reason = str(problem.reason or problem).replace("_", " ").lower()
+        hint = "check that the listener speaks TLS, and accepts the client's certificate"
+    return ConnectionLostError(
+        ErrorCode.NETWORK_EXCEPTION, f"the TLS handshake failed: {reason}", where=where, hint=hint
+    )
 
 
 def _reason(problem: OSError) -> str:

@@ -169,7 +169,7 @@ class BrokerServer:
             groups=self.groups,
             shares=self.shares,
         )
-        tls = ServerTls(tls_settings(config)) if config.speaks_tls else None
+        tls = ServerTls(tls_settings(config, config.ssl_client_auth)) if config.speaks_tls else None
         return [
             KafkaListener(
                 listener,

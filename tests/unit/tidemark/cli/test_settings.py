@@ -9,6 +9,7 @@ from tidemark.cli.dev.layout import Ports, Shape
 from tidemark.cli.failure import CommandError
 from tidemark.cli.main import hoisted, run
 from tidemark.cli.output import bootstrap_for
+from tidemark.cli.security import security, security_over
 from tidemark.runtime.exit_codes import ExitCode
 
 Capture = pytest.CaptureFixture[str]
@@ -142,6 +143,41 @@ def test_what_profiles_refuse(words: tuple[str, ...]) -> None:
     run(["profile", "create", "a"])
     expected = ExitCode.OK if words[0] == "list" else ExitCode.USAGE
     assert run(["profile", *words]) == expected
+
+
+@pytest.mark.feature("SE24")
+@pytest.mark.parametrize("words", [("topic", "list", "-X"), ("profile", "create", "a")])
+def test_a_secret_is_no_argument(words: tuple[str, ...], capsys: Capture) -> None:
+    assert run([*words, "sasl.password=pa55"]) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert "TIDEMARK_SASL_PASSWORD" in said
+    assert "pa55" not in said
+
+
+@pytest.mark.feature("SE24")
+def test_a_profile_keeps_a_password_for_its_owner(tmp_path: Path, capsys: Capture) -> None:
+    secret, stored = tmp_path / "secret", tmp_path / "profiles.json"
+    secret.write_text("pa55\n")
+    run(["profile", "create", "a", "sasl.username=alice", "--password-file", str(secret)])
+    capsys.readouterr()
+    for words in (("show",), ("show", "a"), ("list",)):
+        assert run(["profile", *words]) == ExitCode.OK
+    assert "pa55" not in capsys.readouterr().out
+    assert settings.look_up("sasl.password").value == "pa55"
+    stored.chmod(0o640)
+    assert run(["topic", "list"]) == ExitCode.NO_PERMISSION
+    assert "chmod 600" in capsys.readouterr().err
+
+
+def test_the_login_is_that_of_the_settings(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("pa55\n")
+    given = ["sasl.username=alice", "security.protocol=SASL_SSL", f"sasl.password.file={secret}"]
+    settings.begin(given, None)
+    found = security()
+    assert (found["sasl_username"], found["sasl_password"]) == ("alice", "pa55")
+    assert found["security_protocol"] == "SASL_SSL"
+    assert security_over({"transport": "grpc"}) == {"transport": "grpc"}
 
 
 def test_the_root_options_may_follow_the_command() -> None:

@@ -74,3 +74,28 @@ def test_a_bad_consumer_setting_is_refused(settings: dict[str, object]) -> None:
 def test_an_admin_call_has_a_deadline() -> None:
     with pytest.raises(ClientConfigError, match="default_api_timeout_ms"):
         AdminConfig(default_api_timeout_ms=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"security_protocol": "TLS"}, "must be one of PLAINTEXT, SSL"),
+        ({"security_protocol": "SASL_SSL"}, "needs sasl_username"),
+        ({"security_protocol": "SASL_SSL", "sasl_username": "a"}, "needs sasl_password"),
+        ({"sasl_username": "a", "sasl_password": "b"}, "has no login"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "without TLS"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}, "must be one of SCRAM"),
+        ({"security_protocol": "SSL", "transport": "grpc"}, "needs transport='kafka'"),
+    ],
+)
+def test_a_bad_login_is_refused_before_it_connects(settings: dict[str, str], words: str) -> None:
+    with pytest.raises(ClientConfigError, match=words):
+        AdminConfig(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.feature("SE24")
+def test_secrets_are_not_printed_with_a_configuration() -> None:
+    login = {"sasl_username": "alice", "sasl_password": "pa55", "ssl_key_password": "k3y"}
+    shown = repr(AdminConfig(security_protocol="SASL_SSL", **login))  # type: ignore[arg-type]
+    assert "alice" in shown
+    assert not any(secret in shown for secret in ("pa55", "k3y"))
