@@ -107,8 +107,8 @@ def password_fits(
 ) -> bool:
     """Return True if the password is the user's, for mechanisms that send it (SASL/PLAIN, Basic).
 
-    Takes milliseconds, in which other threads run: call it outside of the event loop. ``secret`` is the
-    cluster's: an unknown user costs as much as one with default iterations.
+    Takes milliseconds, in which other threads run: call it outside of the event loop. ``secret`` is
+    the cluster's: an unknown user costs as much as one with default iterations.
     """
     made_up = unknown_user_credential(secret, ScramMechanism.SCRAM_SHA_512, name)
     stored = max(users.get(name, ()), key=lambda one: one.mechanism, default=made_up)

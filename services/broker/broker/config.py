@@ -15,7 +15,7 @@ from broker.coarse_times import CoarseTimesConfig
 from broker.coordination_config import CoordinationConfig
 from broker.core.batch_rules import BATCH_RECORDS_MAX
 from broker.dynamic_config import DynamicConfig
-from broker.login_config import LoginConfig
+from broker.login_config import ONLY_WITH_TLS, LoginConfig
 from broker.metrics_config import MetricsConfig
 from broker.share_config import ShareConfig
 
@@ -399,6 +399,14 @@ class BrokerConfig(
                 f"authorizer.class.name needs a listener {INTERNAL_LISTENER}, over which brokers"
                 " replicate: on the others, ACLs hold"
             )
+        with_sasl = [one for one in listeners if one.speaks_sasl]
+        for one in with_sasl:
+            if not self.mechanisms_of(one):
+                raise ValueError(
+                    f"listener {one.name} with {one.security_protocol}:"
+                    f" {', '.join(self.sasl_enabled_mechanisms)} would show secrets to the network;"
+                    f" give it {SASL_SSL}, or add SCRAM-SHA-512 to sasl.enabled.mechanisms"
+                )
         if self.speaks_tls and not self.ssl_certificate_location:
             raise ValueError(f"a listener with {SSL} or {SASL_SSL} needs ssl.certificate.location")
 
@@ -425,6 +433,14 @@ class BrokerConfig(
         return tuple(
             one._replace(security_protocol=protocols.get(one.name, _protocol_named(one.name)))
             for one in map(Listener.parse, self.listeners)
+        )
+
+    def mechanisms_of(self, listener: Listener) -> tuple[str, ...]:
+        """Return the mechanisms of a listener with SASL."""
+        return tuple(
+            one
+            for one in self.sasl_enabled_mechanisms
+            if listener.speaks_tls or one not in ONLY_WITH_TLS
         )
 
     def endpoints(self, bound: Mapping[str, int] | None = None) -> tuple[Endpoint, ...]:

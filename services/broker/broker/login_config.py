@@ -1,8 +1,15 @@
 """Options of a broker for listeners whose clients authenticate with SASL."""
 
+from typing import Final
+
 from pydantic import Field, field_validator
 from tidemark.model.scram import MECHANISM_NAMES
 from tidemark.runtime.service_config import CommaList, ServiceConfig
+
+PLAIN: Final = "PLAIN"
+ONLY_WITH_TLS: Final = (PLAIN,)
+"""Mechanisms that send the secret itself: listeners without TLS do not serve them."""
+SERVED: Final = (*MECHANISM_NAMES, *ONLY_WITH_TLS)
 
 
 class LoginConfig(ServiceConfig):
@@ -11,7 +18,8 @@ class LoginConfig(ServiceConfig):
     sasl_enabled_mechanisms: CommaList = Field(
         tuple(MECHANISM_NAMES),
         min_length=1,
-        description="mechanisms of listeners with SASL: SCRAM-SHA-256, SCRAM-SHA-512",
+        description="mechanisms of listeners with SASL: SCRAM-SHA-256, SCRAM-SHA-512, and on"
+        " listeners with SASL_SSL also PLAIN",
     )
     connections_max_reauth_ms: int = Field(
         0,
@@ -42,7 +50,7 @@ class LoginConfig(ServiceConfig):
     @classmethod
     def _known_mechanisms(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         upper = tuple(dict.fromkeys(name.upper() for name in names))
-        unknown = [name for name in upper if name not in MECHANISM_NAMES]
+        unknown = [name for name in upper if name not in SERVED]
         if unknown:
-            raise ValueError(f"{unknown[0]} is not served; there are {', '.join(MECHANISM_NAMES)}")
+            raise ValueError(f"{unknown[0]} is not served; there are {', '.join(SERVED)}")
         return upper

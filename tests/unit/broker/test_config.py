@@ -68,6 +68,10 @@ def test_a_listener_speaks_tls_by_the_map_or_by_its_name() -> None:
         ({"listeners": "SASL_SSL://h:1"}, "with SSL or SASL_SSL needs ssl.certificate.location"),
         ({"sasl_enabled_mechanisms": "GSSAPI"}, "GSSAPI is not served"),
         (
+            {"listeners": "SASL_PLAINTEXT://h:1", "sasl_enabled_mechanisms": "PLAIN"},
+            "listener SASL_PLAINTEXT with SASL_PLAINTEXT: PLAIN would show secrets to the network",
+        ),
+        (
             {"listener_security_protocol_map": "CLIENT:TLS"},
             "CLIENT: TLS is not a security protocol",
         ),
@@ -84,6 +88,17 @@ def test_protocols_that_cannot_be_are_refused_and_say_why(
 ) -> None:
     with pytest.raises(ValidationError, match=re.escape(why)):
         config(**settings)
+
+
+@pytest.mark.feature("SE07")
+def test_plain_is_served_with_tls_only() -> None:
+    made = config(
+        listeners="SASL_PLAINTEXT://h:1,SASL_SSL://h:2",
+        ssl_certificate_location="tls.crt",
+        sasl_enabled_mechanisms="PLAIN,SCRAM-SHA-256",
+    )
+    found = [made.mechanisms_of(one) for one in made.parsed_listeners()]
+    assert found == [("SCRAM-SHA-256",), ("PLAIN", "SCRAM-SHA-256")]
 
 
 def test_a_keys_password_is_not_shown() -> None:

@@ -6,7 +6,7 @@ the mechanism, an ``Exchange``, accepts. With a session lifetime, a client authe
 the same connection before the session expires; user and mechanism stay the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
@@ -15,9 +15,6 @@ from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
 
-TOKEN_BYTES_MAX: Final = 2 * 1024
-"""Longest token. A mechanism parses it on the event loop; those of SCRAM have a few hundred bytes.
-"""
 REPEATED_MIN_MS: Final = 1_000
 """Shortest time between two authentications of one connection, as in Kafka."""
 
@@ -35,13 +32,25 @@ class Step(NamedTuple):
 
     token: bytes
     user: str | None = None
+    lifetime_ms: int = 0
+    """Time for which the proof is valid; 0: without an end."""
+
+
+class Later(NamedTuple):
+    """Answer of a mechanism that takes long: ``work`` returns it, or raises LoginFailedError."""
+
+    work: Callable[[], Awaitable[Step]]
 
 
 class Exchange(Protocol):
     """One run of a mechanism."""
 
-    def step(self, token: bytes) -> Step:
+    def step(self, token: bytes) -> Step | Later:
         """Take a token of the client. Raises LoginFailedError."""
+
+    @property
+    def token_bytes_max(self) -> int:
+        """Longest token. It is parsed on the event loop."""
 
     @property
     def claimed(self) -> str:
@@ -66,6 +75,7 @@ class Stage(Enum):
 
     BEGUN = auto()
     TOKENS = auto()
+    CHECKING = auto()
     OPEN = auto()
     FAILED = auto()
 
@@ -181,31 +191,43 @@ class Login:
         self.stage = Stage.TOKENS
         return HandshakeAnswer(ErrorCode.NONE, self._rules.mechanisms)
 
-    def on_token(self, token: bytes, now: InstantMs) -> TokenAnswer:
-        """Take the next token. The answer to a failure is the same for every reason."""
+    def on_token(self, token: bytes, now: InstantMs) -> TokenAnswer | Later:
+        """Take the next token. The answer to a failure is the same for every reason. What is
+        ``Later`` goes to ``on_outcome`` when it is there; nothing else is taken until then.
+        """
         assert self.stage is Stage.TOKENS, "judged before"
         try:
             step = self._step(token)
         except LoginFailedError as failure:
+            return self.on_outcome(failure, now)
+        if isinstance(step, Later):
+            self.stage = Stage.CHECKING
+            return step
+        return self.on_outcome(step, now)
+
+    def on_outcome(self, step: Step | LoginFailedError, now: InstantMs) -> TokenAnswer:
+        """Take what the mechanism answers to the token."""
+        assert self.stage in (Stage.TOKENS, Stage.CHECKING), "taken before"
+        if isinstance(step, Step) and step.user is not None and self.user not in (None, step.user):
+            step = LoginFailedError("the user changed during re-authentication")
+        if isinstance(step, LoginFailedError):
             self.stage = Stage.FAILED
-            return self._failed(str(failure))
+            return self._failed(str(step))
         if step.user is None:
+            self.stage = Stage.TOKENS
             return TokenAnswer(ErrorCode.NONE, None, step.token, 0)
         self.user = step.user
         self.stage = Stage.OPEN
-        lifetime_ms = self._rules.lifetime_ms
+        lifetime_ms = _shorter(self._rules.lifetime_ms, step.lifetime_ms)
         self._expires_at = now + lifetime_ms if lifetime_ms else 0
         return TokenAnswer(ErrorCode.NONE, None, step.token, lifetime_ms)
 
-    def _step(self, token: bytes) -> Step:
+    def _step(self, token: bytes) -> Step | Later:
         if self._exchange is None:
             raise LoginFailedError("the mechanism changed during re-authentication")
-        if len(token) > TOKEN_BYTES_MAX:
+        if len(token) > self._exchange.token_bytes_max:
             raise LoginFailedError(f"a token of {len(token)} bytes")
-        step = self._exchange.step(token)
-        if step.user is not None and self.user not in (None, step.user):
-            raise LoginFailedError("the user changed during re-authentication")
-        return step
+        return self._exchange.step(token)
 
     def _failed(self, reason: str) -> TokenAnswer:
         message = (
@@ -213,3 +235,8 @@ class Login:
             f" mechanism {self._mechanism}"
         )
         return TokenAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED, message, b"", 0, reason)
+
+
+def _shorter(one_ms: int, other_ms: int) -> int:
+    """Return the shorter of two lifetimes, where 0 has no end."""
+    return min(one_ms, other_ms) if one_ms and other_ms else one_ms or other_ms

@@ -6,28 +6,24 @@ first one opens the listeners.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from tidemark.model.metadata import Endpoint
 from tidemark.model.metadata_change import Kind, MetadataChange
-from tidemark.model.scram import UserCredentials
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.share_state_client import ShareStateClient, share_coordinators
 from tidemark.runtime.tls import ServerTls, tls_settings
 from tidemark.runtime.worker_pool import WorkerPool
 
-from broker.config import BrokerConfig, Listener
-from broker.core.login import LoginRules
+from broker.config import BrokerConfig
 from broker.shell.cluster.acl_updates import follow_acls
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.apis import make_router
 from broker.shell.listener.limits import connection_limits
 from broker.shell.listener.listener import KafkaListener
-from broker.shell.listener.request_router import RequestRouter
-from broker.shell.listener.sasl_router import LoginLimits, SaslRouter
-from broker.shell.listener.scram_exchange import ScramExchange
+from broker.shell.listener.logins import Logins
 from broker.shell.metrics.collector import Measured
 from broker.shell.request_times import RequestTimes
 from broker.shell.rooms import (
@@ -169,11 +165,12 @@ class BrokerServer:
             groups=self.groups,
             shares=self.shares,
         )
+        logins = Logins(config, self.metadata, self.facts.clock, self.counters)
         tls = ServerTls(tls_settings(config, config.ssl_client_auth)) if config.speaks_tls else None
         return [
             KafkaListener(
                 listener,
-                self._with_login(listener, router),
+                logins.router_for(listener, router),
                 self._cold_readers,
                 config=config,
                 limits=self.limits,
@@ -186,30 +183,6 @@ class BrokerServer:
             )
             for listener in config.parsed_listeners()
         ]
-
-    def _with_login(self, listener: Listener, router: RequestRouter) -> RequestRouter | SaslRouter:
-        """Return the router of a listener; one with SASL lets requests through after the login."""
-        if not listener.speaks_sasl:
-            return router
-        config, metadata = self.config, self.metadata
-
-        def users() -> tuple[Mapping[str, UserCredentials], bytes]:
-            return metadata.image.users, metadata.image.login_secret
-
-        rules = LoginRules(
-            mechanisms=config.sasl_enabled_mechanisms,
-            deadline_ms=config.sasl_login_deadline_ms,
-            lifetime_ms=config.connections_max_reauth_ms,
-            begin=lambda mechanism: ScramExchange(mechanism, users),
-        )
-        return SaslRouter(
-            router,
-            rules,
-            LoginLimits.of(config),
-            self.facts.clock,
-            self.counters,
-            listener=listener.name,
-        )
 
     def grpc_services(self) -> GrpcServices:
         """Make the servicers of this broker's gRPC server."""

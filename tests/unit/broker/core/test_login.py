@@ -2,7 +2,7 @@
 
 import pytest
 from broker.core.login import (
-    TOKEN_BYTES_MAX,
+    Later,
     Login,
     LoginFailedError,
     LoginRules,
@@ -23,16 +23,24 @@ AUTHENTICATE = ApiKey.SASL_AUTHENTICATE
 
 
 class SaysYes:
+    token_bytes_max = 100
+
     def __init__(self, mechanism: str) -> None:
         self.claimed = ""
 
-    def step(self, token: bytes) -> Step:
+    def step(self, token: bytes) -> Step | Later:
+        if token == b"later":
+            return Later(lambda: answered_later(Step(b"welcome", "alice")))
         if not self.claimed:
             self.claimed = token.decode()
             return Step(b"go on")
         if token != b"yes":
             raise LoginFailedError("no")
         return Step(b"welcome", self.claimed)
+
+
+async def answered_later(step: Step) -> Step:
+    return step
 
 
 def at(passed_ms: int) -> InstantMs:
@@ -48,8 +56,13 @@ def answered(
 ) -> TokenAnswer:
     """The last answer to a whole exchange."""
     assert login.on_handshake(mechanism, 1, at(ms)).error_code is ErrorCode.NONE
-    first = login.on_token(user.encode(), at(ms))
-    return first if first.error_code else login.on_token(said, at(ms))
+    first = now(login.on_token(user.encode(), at(ms)))
+    return first if first.error_code else now(login.on_token(said, at(ms)))
+
+
+def now(answer: TokenAnswer | Later) -> TokenAnswer:
+    assert isinstance(answer, TokenAnswer)
+    return answer
 
 
 def verdicts(login: Login, ms: int = 0) -> list[Verdict]:
@@ -85,7 +98,7 @@ def test_a_refused_proof_ends_the_login_and_says_nothing_of_the_reason() -> None
 def test_a_token_that_is_too_long_is_not_parsed() -> None:
     login = a_login()
     login.on_handshake(FIRST, 1, T0)
-    answer = login.on_token(bytes(TOKEN_BYTES_MAX + 1), T0)
+    answer = now(login.on_token(bytes(SaysYes.token_bytes_max + 1), T0))
     assert answer.error_code is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert login.claimed == ""
 
@@ -147,3 +160,31 @@ def test_a_connection_does_not_authenticate_more_often_than_once_a_second() -> N
     login = a_login(LIFETIME_MS)
     answered(login)
     assert [login.judge(HANDSHAKE, at(ms)) for ms in (999, 1_000)] == [SERVE, LOGIN]
+
+
+def test_nothing_is_taken_while_a_mechanism_checks_and_its_outcome_decides() -> None:
+    for outcome, stage in (
+        (Step(b"", "alice"), Stage.OPEN),
+        (LoginFailedError("no"), Stage.FAILED),
+    ):
+        login = a_login()
+        login.on_handshake(FIRST, 1, T0)
+        assert isinstance(login.on_token(b"later", T0), Later)
+        assert verdicts(login) == [ILLEGAL] * 5
+        assert login.is_overdue(at(DEADLINE_MS))
+        login.on_outcome(outcome, T0)
+        assert login.stage is stage
+
+
+@pytest.mark.parametrize(
+    ("configured_ms", "proof_ms", "lifetime_ms"),
+    [(0, 0, 0), (0, 500, 500), (500, 0, 500), (500, 900, 500), (900, 500, 500)],
+)
+def test_a_session_ends_with_its_proof_or_its_lifetime(
+    configured_ms: int, proof_ms: int, lifetime_ms: int
+) -> None:
+    login = a_login(configured_ms)
+    login.on_handshake(FIRST, 1, T0)
+    answer = login.on_outcome(Step(b"", "alice", proof_ms), T0)
+    assert answer.lifetime_ms == lifetime_ms
+    assert login.judge(ApiKey.METADATA, at(500)) is (EXPIRED if lifetime_ms else SERVE)

@@ -17,10 +17,19 @@ from tidemark.runtime.clock import Clock
 from tidemark.runtime.telemetry import fields
 
 from broker.config import BrokerConfig
-from broker.core.login import Login, LoginRules, TokenAnswer, Verdict
+from broker.core.login import (
+    Later,
+    Login,
+    LoginFailedError,
+    LoginRules,
+    Step,
+    TokenAnswer,
+    Verdict,
+)
 from broker.shell.counters import BrokerCounters, LoginCounters
 from broker.shell.listener.connection import Connection
 from broker.shell.listener.connection_host import HandlesFrames
+from broker.shell.listener.replies import Reply
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +102,7 @@ class SaslRouter:
         assert login is not None, "admitted by this listener"
         if login.awaits_raw:
             self._requests[ApiKey.SASL_AUTHENTICATE] += 1
-            self._take_raw(connection, login, bytes(frame))
+            self._take_token(_Client(connection, login, None), bytes(frame))
             return
         match login.judge(frame[0] << 8 | frame[1], self._clock.now_ms()):
             case Verdict.SERVE:
@@ -122,14 +131,7 @@ class SaslRouter:
         if header.api_key == ApiKey.SASL_HANDSHAKE:
             self._take_handshake(connection, login, header, request.mechanism)
             return
-        answer = login.on_token(bytes(request.auth_bytes), self._clock.now_ms())
-        written = {
-            "error_code": int(answer.error_code),
-            "error_message": answer.message,
-            "auth_bytes": answer.token,
-            "session_lifetime": answer.lifetime_ms,
-        }
-        self._conclude(connection, login, answer, header, written)
+        self._take_token(_Client(connection, login, header), bytes(request.auth_bytes))
 
     def _take_handshake(
         self, connection: Connection, login: Login, header: RequestHeader, mechanism: str
@@ -139,36 +141,46 @@ class SaslRouter:
         if answer.error_code is ErrorCode.NONE:
             _answer(connection, header, written)
             return
-        self._count_failure(connection, login, "the mechanism is not enabled")
-        self._answer_late(connection, header, written)
+        body = write_response(header.api_key, header.api_version, written)
+        client = _Client(connection, login, header)
+        self._count_failure(client, "the mechanism is not enabled")
+        self._answer_late(client, _place(client), body)
 
-    def _take_raw(self, connection: Connection, login: Login, token: bytes) -> None:
-        """Take a token without a header; there is no answer to a failure but the end."""
-        answer = login.on_token(token, self._clock.now_ms())
-        if answer.error_code is not ErrorCode.NONE:
-            self._conclude(connection, login, answer, None, {})
-            return
-        reply = connection.later(_RAW)
-        reply.put([len(answer.token).to_bytes(4, "big") + answer.token])
-        connection.unhandled = None
-        connection.replied(reply)
-        self._note_success(connection, login)
+    def _take_token(self, client: "_Client", token: bytes) -> None:
+        answer = client.login.on_token(token, self._clock.now_ms())
+        if isinstance(answer, Later):
+            client.connection.start(self._finish(client, answer, _place(client)))
+        else:
+            self._conclude(client, answer, None)
 
-    def _conclude(
-        self,
-        connection: Connection,
-        login: Login,
-        answer: TokenAnswer,
-        header: RequestHeader | None,
-        written: Mapping[str, object],
-    ) -> None:
+    async def _finish(self, client: "_Client", later: Later, place: Reply) -> None:
+        """Take the outcome of a check that takes long. No request is taken until then."""
+        outcome: Step | LoginFailedError
+        try:
+            outcome = await later.work()
+        except LoginFailedError as failure:
+            outcome = failure
+        if not client.connection.closed:
+            answer = client.login.on_outcome(outcome, self._clock.now_ms())
+            self._conclude(client, answer, place)
+
+    def _conclude(self, client: "_Client", answer: TokenAnswer, place: Reply | None) -> None:
+        """Answer a token, at its ``place`` in the order of answers if it has one already."""
+        body = b"" if client.header is None else _written(client.header, answer)
         if answer.error_code is not ErrorCode.NONE:
-            self._count_failure(connection, login, answer.reason)
-            self._answer_late(connection, header, written)
+            self._count_failure(client, answer.reason)
+            self._answer_late(client, place or _place(client), body)
             return
-        assert header is not None, "a token without a header is answered elsewhere"
-        _answer(connection, header, written)
-        self._note_success(connection, login)
+        # Before the answer: the next request may be taken as soon as it is sent.
+        self._note_success(client.connection, client.login)
+        if client.header is None:
+            place = place or _place(client)
+            place.put([len(answer.token).to_bytes(4, "big") + answer.token])
+            client.connection.replied(place)
+        elif place is None:
+            client.connection.answer(client.header, body)
+        else:
+            place.send([body])
 
     def _note_success(self, connection: Connection, login: Login) -> None:
         """Serve the connection as its user from now on, if this was the last token."""
@@ -181,7 +193,7 @@ class SaslRouter:
             connection.requester = connection.requester._replace(principal=f"User:{login.user}")
             connection.frame_bytes_max = self._limits.frame_bytes_max_after
 
-    def _count_failure(self, connection: Connection, login: Login, reason: str) -> None:
+    def _count_failure(self, client: "_Client", reason: str) -> None:
         """Count a refused client, and log it with its address, unless too many are."""
         self.counts.failed += 1
         now = self._clock.now_ms()
@@ -193,31 +205,52 @@ class SaslRouter:
                 "login failed",
                 extra=fields(
                     listener=self._listener,
-                    peer=connection.peer,
-                    user=ascii(login.claimed[:NAME_CHARS_LOGGED_MAX]),
-                    mechanism=login.mechanism,
+                    peer=client.connection.peer,
+                    user=ascii(client.login.claimed[:NAME_CHARS_LOGGED_MAX]),
+                    mechanism=client.login.mechanism,
                     reason=reason,
                 ),
             )
 
-    def _answer_late(
-        self, connection: Connection, header: RequestHeader | None, written: Mapping[str, object]
-    ) -> None:
-        """Send the refusal after the delay, and end the connection. Nothing is read meanwhile."""
-        reply = connection.later(header or _RAW)
-        connection.unhandled = None
+    def _answer_late(self, client: "_Client", place: Reply, body: bytes) -> None:
+        """Send the refusal after the delay, and end the connection. Nothing is read meanwhile. To a
+        token without a header there is no answer but the end.
+        """
+        connection = client.connection
         connection.stop_reading()
-        body = (
-            b"" if header is None else write_response(header.api_key, header.api_version, written)
-        )
 
         def end() -> None:
             if body:
-                reply.send([body])
+                place.send([body])
             else:
                 connection.close("the login failed")
 
         connection.listener.loop.call_later(self._limits.failure_delay_ms / 1_000, end)
+
+
+class _Client(NamedTuple):
+    """Client that logs in; ``header`` of its token, None without one."""
+
+    connection: Connection
+    login: Login
+    header: RequestHeader | None
+
+
+def _place(client: _Client) -> Reply:
+    """Take a place in the order of answers."""
+    reply = client.connection.later(client.header or _RAW)
+    client.connection.unhandled = None
+    return reply
+
+
+def _written(header: RequestHeader, answer: TokenAnswer) -> bytes:
+    written = {
+        "error_code": int(answer.error_code),
+        "error_message": answer.message,
+        "auth_bytes": answer.token,
+        "session_lifetime": answer.lifetime_ms,
+    }
+    return write_response(header.api_key, header.api_version, written)
 
 
 def _answer(connection: Connection, header: RequestHeader, written: Mapping[str, object]) -> None:

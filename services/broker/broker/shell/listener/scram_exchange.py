@@ -28,6 +28,8 @@ _PROCESS_SECRET: Final = secrets.token_bytes(32)
 class ScramExchange:
     """One login by SCRAM."""
 
+    token_bytes_max = 2 * 1024
+
     def __init__(self, mechanism: str, users: Users) -> None:
         self._mechanism = MECHANISM_NAMES[mechanism]
         self._users = users

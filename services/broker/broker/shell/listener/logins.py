@@ -1,0 +1,58 @@
+"""Logins: makes the router of each listener whose clients authenticate with SASL."""
+
+from collections.abc import Mapping
+
+from tidemark.model.scram import MECHANISM_NAMES, UserCredentials
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.metadata_cache import MetadataCache
+
+from broker.config import BrokerConfig, Listener
+from broker.core.login import Exchange, LoginRules
+from broker.login_config import PLAIN
+from broker.shell.counters import BrokerCounters
+from broker.shell.listener.plain_exchange import PasswordChecks, PlainExchange
+from broker.shell.listener.request_router import RequestRouter
+from broker.shell.listener.sasl_router import LoginLimits, SaslRouter
+from broker.shell.listener.scram_exchange import ScramExchange
+
+
+class Logins:
+    """Logins of all listeners of a broker."""
+
+    def __init__(
+        self, config: BrokerConfig, metadata: MetadataCache, clock: Clock, counters: BrokerCounters
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._clock = clock
+        self._counters = counters
+        self._passwords = PasswordChecks(self._users)
+
+    def _users(self) -> tuple[Mapping[str, UserCredentials], bytes]:
+        return self._metadata.image.users, self._metadata.image.login_secret
+
+    def router_for(self, listener: Listener, router: RequestRouter) -> RequestRouter | SaslRouter:
+        """Return the router of a listener; one with SASL lets requests through after the login."""
+        if not listener.speaks_sasl:
+            return router
+        config = self._config
+        rules = LoginRules(
+            mechanisms=config.mechanisms_of(listener),
+            deadline_ms=config.sasl_login_deadline_ms,
+            lifetime_ms=config.connections_max_reauth_ms,
+            begin=self._begin,
+        )
+        return SaslRouter(
+            router,
+            rules,
+            LoginLimits.of(config),
+            self._clock,
+            self._counters,
+            listener=listener.name,
+        )
+
+    def _begin(self, mechanism: str) -> Exchange:
+        if mechanism in MECHANISM_NAMES:
+            return ScramExchange(mechanism, self._users)
+        assert mechanism == PLAIN, mechanism
+        return PlainExchange(self._passwords)
