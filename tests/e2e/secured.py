@@ -1,7 +1,7 @@
 """A cluster whose broker has an authorizer and a listener with SASL."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,15 @@ SUPER_USER = "root"
 
 @contextmanager
 def secured_cluster(
-    directory: Path, *, txn_coordinators: int = 0, share_coordinators: int = 0
+    directory: Path,
+    *,
+    txn_coordinators: int = 0,
+    share_coordinators: int = 0,
+    mutual: Mapping[str, str] | None = None,
 ) -> Iterator["Secured"]:
-    """One broker, whose super user has no password yet."""
+    """One broker, whose super user has no password yet. ``mutual``: options of a listener MUTUAL
+    with mutual TLS.
+    """
     layout = Layout.on_free_ports(
         directory,
         brokers=1,
@@ -45,10 +51,15 @@ def secured_cluster(
         "super.users": f"User:{SUPER_USER}",
         "connection.failed.authentication.delay.ms": "0",
     }
+    if mutual is not None:
+        ports["MUTUAL"] = free_port()
+        keys["listeners"] += f",MUTUAL://{HOST}:{ports['MUTUAL']}"
+        keys["listener.security.protocol.map"] += ",MUTUAL:SSL"
+        keys |= {f"listener.name.mutual.{name}": value for name, value in mutual.items()}
     cluster = Cluster(layout, overrides={"broker": keys})
     try:
         cluster.start(START_SECONDS)
-        yield Secured(cluster, safe)
+        yield Secured(cluster, safe, ports.get("MUTUAL", 0))
     finally:
         cluster.end()
 
@@ -56,9 +67,10 @@ def secured_cluster(
 class Secured:
     """One broker with an authorizer. The password of a user is its name."""
 
-    def __init__(self, cluster: Cluster, safe: int) -> None:
+    def __init__(self, cluster: Cluster, safe: int, mutual: int) -> None:
         self.cluster = cluster
         self.safe = safe
+        self.mutual = mutual
         self.internal = cluster.layout.member("broker-1").ports["internal"]
         self.topic_ids: dict[str, bytes] = {}
 

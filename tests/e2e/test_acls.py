@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import kafka
 import kafka.errors
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -16,18 +16,31 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from confluent_kafka.cimpl import NewTopic
+from e2e.certificates import Authority
 from e2e.command_line import Cli
 from e2e.secured import MECHANISM, SUPER_USER, Secured, secured_cluster
 from tidemark.cli.dev.layout import HOST
+from tidemark.client import sync
 from tidemark.runtime.exit_codes import ExitCode
 from waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
+RULES = r"RULE:^CN=([a-z]+),OU=sales,O=Acme\\, Inc\.$/$1/"
+
+
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    with secured_cluster(tmp_path_factory.mktemp("acls")) as world:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Secured]:
+    mutual = {"ssl.client.auth": "required", "ssl.principal.mapping.rules": RULES}
+    with secured_cluster(
+        tmp_path_factory.mktemp("acls"), mutual=authority.server | mutual
+    ) as world:
         world.add_users([SUPER_USER, "alice", "bob", "carol"])
         admin = AdminClient(settings(world, SUPER_USER))
         topics = [NewTopic(name, 1, 1) for name in ("orders-eu", "secret")]
@@ -64,8 +77,12 @@ def acl(user: str, operation: AclOperation, name: str, kind: ResourceType) -> Ac
 
 def produce(world: Secured, user: str, topic: str) -> KafkaError | None:
     """The error of a record of a producer without idempotence."""
+    return produce_as(settings(world, user), topic)
+
+
+def produce_as(client: dict[str, str | int | float | bool], topic: str) -> KafkaError | None:
     outcomes: list[KafkaError | None] = []
-    producer = Producer(settings(world, user))
+    producer = Producer(client)
     producer.produce(topic, b"x", on_delivery=lambda error, _: outcomes.append(error))
     producer.flush(PATIENCE_S)
     return outcomes[0]
@@ -156,3 +173,38 @@ def test_the_command_line_adds_checks_lists_and_removes(secured: Secured) -> Non
     assert cli.run("acl", "remove", *words, "--deny", "-y", *where).returncode == ExitCode.OK
     assert cli.run("acl", "remove", *words, "--deny", "-y", *where).returncode != ExitCode.OK
     assert len(cli.json("acl", "list", "--principal", "carol", *where)) == 1
+
+
+def by_certificate(world: Secured, files: dict[str, str]) -> dict[str, str | int | float | bool]:
+    address = f"{HOST}:{world.mutual}"
+    return {"bootstrap.servers": address, "security.protocol": "ssl", **files}
+
+
+@pytest.mark.feature("SE08", "SE14")
+def test_acls_hold_for_the_principal_of_a_certificate(
+    secured: Secured, authority: Authority
+) -> None:
+    wanted = [acl("dora", AclOperation.WRITE, "orders", ResourceType.TOPIC)]
+    admin = AdminClient(settings(secured, SUPER_USER))
+    for one in admin.create_acls(wanted).values():
+        one.result(PATIENCE_S)
+    dora, erin = (by_certificate(secured, authority.client(name)) for name in ("dora", "erin"))
+    assert produce_as(dora, "orders-eu") is None
+    refused = [produce_as(dora, "secret"), produce_as(erin, "orders-eu")]
+    assert [error and error.code() for error in refused] == (
+        [KafkaError.TOPIC_AUTHORIZATION_FAILED] * 2
+    )
+    native = {name.replace(".", "_"): value for name, value in dora.items()}
+    with sync.Producer(**native | {"security_protocol": "SSL"}) as producer:  # type: ignore[arg-type]
+        assert producer.send("orders-eu", b"x").offset >= 1
+
+
+@pytest.mark.feature("SE08")
+def test_a_certificate_without_a_rule_and_no_certificate_get_nowhere(
+    secured: Secured, authority: Authority
+) -> None:
+    without = by_certificate(secured, {"ssl.ca.location": authority.ca})
+    for client in (by_certificate(secured, authority.client("Number 5")), without):
+        with pytest.raises(KafkaException):
+            AdminClient(client).list_topics(timeout=3)
+    assert "no rule for 'CN=Number 5,OU=sales" in secured.cluster.log("broker-1")

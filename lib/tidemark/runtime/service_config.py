@@ -26,6 +26,7 @@ from tidemark.runtime.exit_codes import MEANING, ExitCode
 Config = TypeVar("Config", bound="ServiceConfig")
 
 _CONFIG_FLAG: Final = "config"
+_OF_A_LISTENER: Final = "listener_name"
 # Kubernetes puts the addresses of every Service of a namespace into the environment. A Service
 # named tidemark-broker yields names like our keys. (Pods can disable it: enableServiceLinks.)
 _SERVICE_LINK: Final = re.compile(r"(.*_)?(service_host|(service_)?port(_.*)?)")
@@ -230,6 +231,7 @@ def load(
     from_file = _read_file(Path(str(path.value))) if path is not None else {}
     settings = {**from_file, **environment, **flags}
     settings.pop(_CONFIG_FLAG, None)
+    settings = _with_listener_options(config_class, settings)
     problems = _unknown_keys(config_class, settings)
     known = {name: item for name, item in settings.items() if name in config_class.model_fields}
     try:
@@ -354,6 +356,22 @@ def _flatten(mapping: Mapping[object, object], prefix: str = "") -> list[tuple[s
 
 
 # -- messages for wrong keys
+
+
+def _with_listener_options(
+    config_class: type[ServiceConfig], settings: Mapping[str, _Setting]
+) -> dict[str, _Setting]:
+    """Gather ``listener.name.X.KEY`` in one setting, for services with listeners."""
+    prefix = f"{_OF_A_LISTENER}_"
+    if _OF_A_LISTENER not in config_class.model_fields:
+        return dict(settings)
+    own = {
+        name.removeprefix(prefix): item.value
+        for name, item in settings.items()
+        if name.startswith(prefix)
+    }
+    others = {name: item for name, item in settings.items() if not name.startswith(prefix)}
+    return others | ({_OF_A_LISTENER: _Setting(own, "listener.name")} if own else {})
 
 
 def _unknown_keys(config_class: type[ServiceConfig], settings: Mapping[str, _Setting]) -> list[str]:

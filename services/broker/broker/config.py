@@ -8,15 +8,16 @@ from tidemark.model.broker_configs import contradiction
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.metadata import INTERNAL_LISTENER, PLAINTEXT, Endpoint
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
-from tidemark.runtime.service_config import Address, CommaList, HostPort, TlsServiceConfig
+from tidemark.runtime.service_config import Address, CommaList, HostPort
 
 from broker.authorization_config import AuthorizationConfig
 from broker.coarse_times import CoarseTimesConfig
 from broker.coordination_config import CoordinationConfig
 from broker.core.batch_rules import BATCH_RECORDS_MAX
 from broker.dynamic_config import DynamicConfig
-from broker.login_config import ONLY_WITH_TLS, LoginConfig
+from broker.login_config import ONLY_WITH_TLS
 from broker.metrics_config import MetricsConfig
+from broker.security_config import ListenerSecurityConfig
 from broker.share_config import ShareConfig
 
 _MIB: Final = 1024 * 1024
@@ -72,9 +73,8 @@ class BrokerConfig(
     MetricsConfig,
     CoarseTimesConfig,
     DynamicConfig,
-    LoginConfig,
+    ListenerSecurityConfig,
     AuthorizationConfig,
-    TlsServiceConfig,
 ):
     """A broker's configuration."""
 
@@ -399,16 +399,26 @@ class BrokerConfig(
                 f"authorizer.class.name needs a listener {INTERNAL_LISTENER}, over which brokers"
                 " replicate: on the others, ACLs hold"
             )
-        with_sasl = [one for one in listeners if one.speaks_sasl]
-        for one in with_sasl:
-            if not self.mechanisms_of(one):
+        self.check_own_options(tuple(one.name for one in listeners))
+        for one in listeners:
+            if one.speaks_sasl:
+                self._check_mechanisms(one)
+            if one.speaks_tls and not self.security_of(one.name).ssl_certificate_location:
                 raise ValueError(
-                    f"listener {one.name} with {one.security_protocol}:"
-                    f" {', '.join(self.sasl_enabled_mechanisms)} would show secrets to the network;"
-                    f" give it {SASL_SSL}, or add SCRAM-SHA-512 to sasl.enabled.mechanisms"
+                    f"a listener with {SSL} or {SASL_SSL} needs ssl.certificate.location"
                 )
-        if self.speaks_tls and not self.ssl_certificate_location:
-            raise ValueError(f"a listener with {SSL} or {SASL_SSL} needs ssl.certificate.location")
+
+    def _check_mechanisms(self, listener: Listener) -> None:
+        """Raise ValueError if a listener would serve no mechanism, or not what it names itself."""
+        own = self.security_of(listener.name).sasl_enabled_mechanisms
+        names_itself = "sasl_enabled_mechanisms" in self.own_options(listener.name)
+        served = self.mechanisms_of(listener)
+        if not served or (names_itself and served != own):
+            secret = ", ".join(name for name in own if name not in served)
+            raise ValueError(
+                f"listener {listener.name} with {listener.security_protocol}: {secret} would show"
+                f" secrets to the network; give it {SASL_SSL}, or SCRAM-SHA-512"
+            )
 
     def _security_protocols(self) -> dict[str, str]:
         """Return protocols by listener name, from the map. Raises ValueError."""
@@ -439,7 +449,7 @@ class BrokerConfig(
         """Return the mechanisms of a listener with SASL."""
         return tuple(
             one
-            for one in self.sasl_enabled_mechanisms
+            for one in self.security_of(listener.name).sasl_enabled_mechanisms
             if listener.speaks_tls or one not in ONLY_WITH_TLS
         )
 

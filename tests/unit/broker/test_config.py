@@ -170,3 +170,46 @@ def test_the_migration_policy_of_groups_is_named_in_either_case() -> None:
     assert made.group_settings().group_consumer_migration_policy.value == "upgrade"
     with pytest.raises(ValidationError, match="bidirectional"):
         config(group_consumer_migration_policy="both")
+
+
+SAFE = {
+    "listeners": "TLS://h:1,SAFE://h:2",
+    "listener_security_protocol_map": "TLS:SSL,SAFE:SASL_PLAINTEXT",
+    "ssl_certificate_location": "tls.crt",
+}
+
+
+def test_a_listener_may_have_options_of_its_own() -> None:
+    flags = {
+        "listener.name.tls.ssl.client.auth": "required",
+        "listener.name.tls.ssl.certificate.location": "own.crt",
+        "listener.name.safe.sasl.enabled.mechanisms": "scram-sha-512",
+    }
+    shared = {name.replace("_", "."): value for name, value in SAFE.items()}
+    words = [part for name, value in (flags | shared).items() for part in (f"--{name}", value)]
+    made = load(BrokerConfig, ["--broker.id", "1", *words], "X_", {})
+    assert made.security_of("TLS").ssl_client_auth == "required"
+    assert made.security_of("TLS").ssl_certificate_location == "own.crt"
+    assert made.security_of("SAFE").ssl_client_auth == "none"
+    assert made.mechanisms_of(made.parsed_listeners()[1]) == ("SCRAM-SHA-512",)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("other_ssl_client_auth", "none", "listener.name.other.ssl.client.auth: a listener of"),
+        ("tls_num_partitions", "1", "listener.name.tls.num.partitions: a listener of"),
+        ("tls_ssl_client_auth", "maybe", "listener.name.tls.ssl.client.auth: Input should be"),
+        ("tls_ssl_principal_mapping_rules", "x", "'x' is no rule"),
+        ("safe_sasl_enabled_mechanisms", "PLAIN,SCRAM-SHA-256", "SAFE with SASL_PLAINTEXT: PLAIN"),
+    ],
+)
+def test_an_option_that_no_listener_can_have_is_refused(option: str, value: str, why: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(why)):
+        config(**SAFE, listener_name={option: value})
+
+
+def test_options_of_a_listener_are_not_shown() -> None:
+    made = config(**SAFE, listener_name={"tls_ssl_key_password": "open sesame"})
+    assert "sesame" not in repr(made)
+    assert broker_keys(BrokerConfig)["listener.name"].is_sensitive

@@ -16,7 +16,7 @@ from tidemark.runtime.share_state_client import ShareStateClient, share_coordina
 from tidemark.runtime.tls import ServerTls, tls_settings
 from tidemark.runtime.worker_pool import WorkerPool
 
-from broker.config import BrokerConfig
+from broker.config import BrokerConfig, Listener
 from broker.shell.cluster.acl_updates import follow_acls
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
@@ -166,7 +166,6 @@ class BrokerServer:
             shares=self.shares,
         )
         logins = Logins(config, self.metadata, self.facts.clock, self.counters)
-        tls = ServerTls(tls_settings(config, config.ssl_client_auth)) if config.speaks_tls else None
         return [
             KafkaListener(
                 listener,
@@ -179,7 +178,7 @@ class BrokerServer:
                 on_unreadable=self.partitions.disks.read_failed,
                 on_gone=self.shares.partitions.connection_lost,
                 quotas=self.facts.quotas,
-                tls=tls if listener.speaks_tls else None,
+                tls=_tls(config, listener),
             )
             for listener in config.parsed_listeners()
         ]
@@ -318,3 +317,11 @@ def _record_workers(config: BrokerConfig, seams: Seams) -> WorkerPool:
         deadline_s=config.batch_inspection_deadline_ms / 1_000,
         memory_max_bytes=RECORD_WORKER_MEMORY_BYTES,
     )
+
+
+def _tls(config: BrokerConfig, listener: Listener) -> ServerTls | None:
+    """Return the TLS of a listener; None without it."""
+    if not listener.speaks_tls:
+        return None
+    security = config.security_of(listener.name)
+    return ServerTls(tls_settings(security, security.ssl_client_auth))

@@ -111,7 +111,7 @@ def broker_keys(config_class: type[ServiceConfig]) -> Mapping[str, BrokerKey]:
         name = dotted(field_name)
         if name in keys and name != _ROUND_INTERVAL:
             continue
-        is_sensitive = "password" in name or "secret" in name
+        is_sensitive = "password" in name or "secret" in name or name == "listener.name"
         keys[name] = BrokerKey(
             name,
             _PASSWORD if is_sensitive else _type_number_of(info),

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from tidemark.kafka.headers import HeaderReader, RequestHeader
 from tidemark.kafka.produce_repeated import RepeatedProduce
+from tidemark.model.authorization import Requester
 from tidemark.runtime.send_queue import SendQueue
 from tidemark.runtime.transport_queue import TransportQueue
 
@@ -95,8 +96,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
         peer = transport.get_extra_info("peername") or ("?", 0)
         self.address, self.peer = str(peer[0]), f"{peer[0]}:{peer[1]}"
-        self.requester = self.requester._replace(host=self.address)
-        if not self.listener.admit(self):
+        principal = self.listener.identify(self._transport, self.peer)
+        self.requester = Requester(principal or "", self.address)
+        if principal is None or not self.listener.admit(self):
             self.address = ""
             self._closed = True
             self._transport.abort()

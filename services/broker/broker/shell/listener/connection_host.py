@@ -50,6 +50,9 @@ class ConnectionHost(Protocol[ConnectionT]):
     def parked(self) -> Parked:
         """Parked requests of all connections."""
 
+    def identify(self, transport: asyncio.Transport, peer: str) -> str | None:
+        """Return the principal of a new connection; None if it is refused."""
+
     def admit(self, connection: ConnectionT) -> bool:
         """Count a new connection, unless a limit is reached."""
 

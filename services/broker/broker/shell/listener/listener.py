@@ -10,6 +10,7 @@ from typing import Any
 
 from tidemark.model.authorization import ANONYMOUS, MEMBER, Requester
 from tidemark.model.metadata import INTERNAL_LISTENER
+from tidemark.protocol.principal_mapping import NoPrincipalError, PrincipalMapper
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.send_queue import SendQueue
 from tidemark.runtime.service import ServiceError
@@ -18,9 +19,10 @@ from tidemark.runtime.tls import ServerTls
 from tidemark.runtime.transport_queue import TransportQueue
 from tidemark.storage.disk import DiskError, File
 
-from broker.config import BrokerConfig, Listener
+from broker.config import SSL, BrokerConfig, Listener
 from broker.core.parked import Parked
 from broker.shell.counters import BrokerCounters
+from broker.shell.listener.certificates import principal_of
 from broker.shell.listener.connection import Connection
 from broker.shell.listener.connection_host import HandlesFrames
 from broker.shell.listener.late_frames import is_late
@@ -80,6 +82,10 @@ class KafkaListener:
         self._config = config
         self._on_unreadable = on_unreadable
         self._tls = tls
+        self._mapper: PrincipalMapper | None = None
+        if listener.security_protocol == SSL:
+            rules = config.security_of(listener.name).ssl_principal_mapping_rules
+            self._mapper = PrincipalMapper(rules)
         self._sasl = router if isinstance(router, SaslRouter) else None
         self._server: asyncio.Server | None = None
         self._connections: dict[Connection, int] = {}
@@ -195,6 +201,21 @@ class KafkaListener:
                 connection.close("stopping")
 
     # -- connections
+
+    def identify(self, transport: asyncio.Transport, peer: str) -> str | None:
+        """Return the principal of a new connection, from its certificate with mutual TLS; None if
+        it is refused.
+        """
+        if self._mapper is None:
+            return self.stranger.principal
+        try:
+            return principal_of(transport.get_extra_info("ssl_object"), self._mapper)
+        except NoPrincipalError as problem:
+            self.counters.logins_of(self.name).failed += 1
+            log.warning(
+                "login failed", extra=fields(listener=self.name, peer=peer, reason=str(problem))
+            )
+            return None
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection, unless a limit is reached."""

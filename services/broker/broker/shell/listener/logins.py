@@ -39,7 +39,7 @@ class Logins:
         rules = LoginRules(
             mechanisms=config.mechanisms_of(listener),
             deadline_ms=config.sasl_login_deadline_ms,
-            lifetime_ms=config.connections_max_reauth_ms,
+            lifetime_ms=config.security_of(listener.name).connections_max_reauth_ms,
             begin=self._begin,
         )
         return SaslRouter(
