@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
 from confluent_kafka.cimpl import NewTopic
 from e2e.clusters import START_SECONDS, Cluster
 from e2e.command_line import Cli
+from e2e.identity_provider import IdentityProvider, TokenProvider, identity_provider
 from free_ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from tidemark.cli.dev.layout import HOST, Layout
@@ -33,6 +34,7 @@ from tidemark.client import sync
 from tidemark.client.errors import AuthenticationError, ConnectionLostError
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import request_header
+from tidemark.runtime.clock import Clock
 from tidemark.runtime.exit_codes import ExitCode
 from waiting import PATIENCE_S, wait_for
 
@@ -99,7 +101,13 @@ class Doors:
 
 
 @pytest.fixture(scope="module")
-def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+def provider() -> Iterator[IdentityProvider]:
+    with identity_provider() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) -> Iterator[Doors]:
     directory = tmp_path_factory.mktemp("sasl")
     authority = trustme.CA()
     issued = authority.issue_cert(HOST)
@@ -117,7 +125,11 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
         "listener.security.protocol.map": "SAFE:SASL_PLAINTEXT,TLS:SASL_SSL",
         "ssl.certificate.location": paths["crt"],
         "ssl.key.location": paths["key"],
-        "sasl.enabled.mechanisms": ",".join([*MECHANISMS, "PLAIN"]),
+        "sasl.enabled.mechanisms": ",".join([*MECHANISMS, "PLAIN", "OAUTHBEARER"]),
+        "sasl.oauthbearer.jwks.endpoint.url": provider.url,
+        "sasl.oauthbearer.jwks.endpoint.allow.http": "true",
+        "sasl.oauthbearer.expected.issuer": provider.url,
+        "sasl.oauthbearer.expected.audience": "tidemark",
         "connections.max.reauth.ms": str(REAUTH_MS),
         "sasl.login.deadline.ms": "1000",
     }
@@ -255,6 +267,70 @@ def test_the_command_line_adds_lists_and_removes_users(doors: Doors, tmp_path: P
     assert listed == [{"user": name, "mechanism": one, "iterations": 8_192} for one in MECHANISMS]
     assert cli.run("user", "remove", name, "--yes", *cli.kafka).returncode == 0
     assert cli.run(*asked, stdin=b"third\n").returncode == 1
+
+
+# -- tokens
+
+
+def with_token(doors: Doors, token: Callable[[], str]) -> dict[str, Any]:
+    """librdkafka's configuration."""
+    client = doors.client("", "", "OAUTHBEARER", "TLS")
+    words = {name: value for name, value in client.items() if value}
+    return {**words, "oauth_cb": lambda _: (token(), Clock().wall_ms() / 1_000 + 60)}
+
+
+@pytest.mark.feature("SE06")
+def test_librdkafka_logs_in_with_tokens_again_and_again(
+    doors: Doors, provider: IdentityProvider
+) -> None:
+    before, topic = doors.count(_REPEATED, "TLS"), a_topic(doors.admin)
+    failed: list[KafkaError | None] = []
+    client = with_token(doors, lambda: provider.token("alice"))
+    producer = Producer({**client, "retries": 0, "error_cb": failed.append})
+
+    def written() -> bool:
+        producer.produce(topic, b"value", on_delivery=lambda error, _: failed.append(error))
+        assert producer.flush(PATIENCE_S) == 0
+        return doors.count(_REPEATED, "TLS") > before
+
+    wait_for(written, "an authentication of a connection that was open")
+    assert [one for one in failed if one is not None] == []
+
+
+@pytest.mark.feature("SE06")
+def test_kafka_python_and_the_native_client_log_in_with_tokens(
+    doors: Doors, provider: IdentityProvider
+) -> None:
+    topic = a_topic(doors.admin)
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=f"{HOST}:{doors.ports['TLS']}",
+        security_protocol="SASL_SSL",
+        ssl_cafile=doors.ca,
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=TokenProvider(provider),
+    )
+    try:
+        assert producer.send(topic, b"value").get(PATIENCE_S).offset == 0
+    finally:
+        producer.close()
+    client = native(doors.client("", "", "OAUTHBEARER", "TLS"))
+    with sync.Producer(**client, sasl_oauthbearer_token=provider.token) as second:
+        assert second.send(topic, b"value").offset == 1
+
+
+@pytest.mark.parametrize(
+    "claims", [{"aud": "another"}, {"exp": 1}, {"iss": "https://evil"}, {"sub": "x" * 20_000}]
+)
+@pytest.mark.feature("SE06")
+def test_tokens_for_others_expired_and_oversized_ones_are_refused(
+    doors: Doors, provider: IdentityProvider, claims: dict[str, Any]
+) -> None:
+    client = native(doors.client("", "", "OAUTHBEARER", "TLS"))
+    token = provider.token(**claims)
+    refused = pytest.raises(AuthenticationError, match="invalid credentials with SASL mechanism")
+    with sync.Admin(**client, sasl_oauthbearer_token=lambda: token) as admin, refused:
+        admin.list_topics()
+    assert token not in doors.cluster.log("broker-1")
 
 
 # -- the native client and the command line
@@ -414,7 +490,7 @@ def test_downgrade_a_mechanism_that_is_not_enabled_is_refused_with_those_that_ar
         answer = wire.answer()
         assert struct.unpack_from(">h", answer, 4) == (33,)
         assert all(name.encode() in answer for name in MECHANISMS)
-        assert b"PLAIN" not in answer
+        assert not any(name in answer for name in (b"PLAIN", b"OAUTHBEARER"))
         assert wire.answer() == b""
 
 

@@ -1,21 +1,22 @@
 """Options of a broker, with Kafka's names, and with unit, bounds, default and reason of each."""
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import Field, model_validator
 from tidemark.model.broker_configs import contradiction
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.metadata import INTERNAL_LISTENER, PLAINTEXT, Endpoint
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
-from tidemark.runtime.service_config import Address, CommaList, HostPort
+from tidemark.runtime.service_config import Address, CommaList
 
 from broker.authorization_config import AuthorizationConfig
 from broker.coarse_times import CoarseTimesConfig
 from broker.coordination_config import CoordinationConfig
 from broker.core.batch_rules import BATCH_RECORDS_MAX
 from broker.dynamic_config import DynamicConfig
-from broker.login_config import ONLY_WITH_TLS
+from broker.listener_address import PROTOCOLS, SASL_SSL, SSL, Listener, protocol_named
+from broker.login_config import OAUTHBEARER, ONLY_WITH_TLS
 from broker.metrics_config import MetricsConfig
 from broker.security_config import ListenerSecurityConfig
 from broker.share_config import ShareConfig
@@ -31,40 +32,6 @@ def _for_topics(topic_key: str) -> Any:
     return Field(
         None, description=f"{key.name} of topics that do not set it (else {key.default}): {key.doc}"
     )
-
-
-SSL: Final = "SSL"
-SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
-SASL_SSL: Final = "SASL_SSL"
-_PROTOCOLS: Final = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
-
-
-class Listener(NamedTuple):
-    """One named listening address: ``CLIENT://127.0.0.1:9092``."""
-
-    name: str
-    host: str
-    port: int
-    security_protocol: str = PLAINTEXT
-
-    @property
-    def speaks_tls(self) -> bool:
-        """True if connections are encrypted."""
-        return self.security_protocol in (SSL, SASL_SSL)
-
-    @property
-    def speaks_sasl(self) -> bool:
-        """True if clients authenticate with SASL."""
-        return self.security_protocol in (SASL_PLAINTEXT, SASL_SSL)
-
-    @classmethod
-    def parse(cls, text: str) -> "Listener":
-        """Parse ``NAME://host:port``; an empty host means every interface. Raises ValueError."""
-        name, separator, address = text.strip().partition("://")
-        if not separator or not name.isidentifier():
-            raise ValueError(f"expected NAME://host:port, not {text!r}")
-        host, port = HostPort.parse(address if not address.startswith(":") else f"0.0.0.0{address}")
-        return cls(name, host, port)
 
 
 class BrokerConfig(
@@ -384,10 +351,10 @@ class BrokerConfig(
                 f"listener.security.protocol.map names {sorted(unknown)}, which listeners does not"
             )
         for one in listeners:
-            if one.security_protocol not in _PROTOCOLS:
+            if one.security_protocol not in PROTOCOLS:
                 raise ValueError(
                     f"listener {one.name}: {one.security_protocol} is not a security protocol;"
-                    f" there are {', '.join(_PROTOCOLS)}"
+                    f" there are {', '.join(PROTOCOLS)}"
                 )
             if one.security_protocol != PLAINTEXT and one.name == INTERNAL_LISTENER:
                 raise ValueError(
@@ -419,6 +386,9 @@ class BrokerConfig(
                 f"listener {listener.name} with {listener.security_protocol}: {secret} would show"
                 f" secrets to the network; give it {SASL_SSL}, or SCRAM-SHA-512"
             )
+        missing = self.security_of(listener.name).missing_for_tokens()
+        if OAUTHBEARER in served and missing:
+            raise ValueError(f"listener {listener.name}: {OAUTHBEARER} needs {missing}")
 
     def _security_protocols(self) -> dict[str, str]:
         """Return protocols by listener name, from the map. Raises ValueError."""
@@ -441,7 +411,7 @@ class BrokerConfig(
         """Return the listeners, in order."""
         protocols = self._security_protocols()
         return tuple(
-            one._replace(security_protocol=protocols.get(one.name, _protocol_named(one.name)))
+            one._replace(security_protocol=protocols.get(one.name, protocol_named(one.name)))
             for one in map(Listener.parse, self.listeners)
         )
 
@@ -476,11 +446,6 @@ class BrokerConfig(
             elif coarse is not None:
                 set_here[topic_key] = coarse[0].in_ms(coarse[1])
         return set_here
-
-
-def _protocol_named(listener: str) -> str:
-    """Return Kafka's default protocol of a listener: the one it is named after."""
-    return listener if listener == SSL or listener.startswith("SASL_") else PLAINTEXT
 
 
 def _as_text(value: object) -> object:

@@ -7,7 +7,8 @@ from tidemark.model.scram import MECHANISM_NAMES
 from tidemark.runtime.service_config import CommaList, ServiceConfig
 
 PLAIN: Final = "PLAIN"
-ONLY_WITH_TLS: Final = (PLAIN,)
+OAUTHBEARER: Final = "OAUTHBEARER"
+ONLY_WITH_TLS: Final = (PLAIN, OAUTHBEARER)
 """Mechanisms that send the secret itself: listeners without TLS do not serve them."""
 SERVED: Final = (*MECHANISM_NAMES, *ONLY_WITH_TLS)
 
@@ -19,7 +20,7 @@ class LoginConfig(ServiceConfig):
         tuple(MECHANISM_NAMES),
         min_length=1,
         description="mechanisms of listeners with SASL: SCRAM-SHA-256, SCRAM-SHA-512, and on"
-        " listeners with SASL_SSL also PLAIN",
+        " listeners with SASL_SSL also PLAIN and OAUTHBEARER",
     )
     connections_max_reauth_ms: int = Field(
         0,

@@ -10,9 +10,10 @@ from tidemark.protocol.principal_mapping import DEFAULT_RULES, PrincipalMapper
 from tidemark.runtime.service_config import ServiceConfig, TlsServiceConfig, dotted
 
 from broker.login_config import LoginConfig
+from broker.oauth_config import OauthConfig
 
 
-class SecurityConfig(LoginConfig, TlsServiceConfig):
+class SecurityConfig(LoginConfig, OauthConfig, TlsServiceConfig):
     """Options of the security of listeners."""
 
     ssl_principal_mapping_rules: str = Field(
@@ -71,8 +72,9 @@ class ListenerSecurityConfig(SecurityConfig):
             return SecurityConfig(**{**shared, **own})
         except ValidationError as error:
             first = error.errors()[0]
-            name = f"listener.name.{listener.lower()}.{dotted(str(first['loc'][0]))}"
-            raise ValueError(f"{name}: {first['msg'].removeprefix('Value error, ')}") from None
+            option = ".".join(dotted(str(part)) for part in first["loc"][:1])
+            where = f"listener.name.{listener.lower()}.{option}"
+            raise ValueError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
 
     def check_own_options(self, listeners: tuple[str, ...]) -> None:
         """Raise ValueError for an option of no listener, or that no listener has of its own."""

@@ -4,7 +4,8 @@ import re
 from typing import Any
 
 import pytest
-from broker.config import BrokerConfig, Listener
+from broker.config import BrokerConfig
+from broker.listener_address import Listener
 from broker.shell.kafka.broker_configs import broker_keys
 from pydantic import ValidationError
 from tidemark.runtime.service_config import ConfigError, load
@@ -74,6 +75,15 @@ def test_a_listener_speaks_tls_by_the_map_or_by_its_name() -> None:
         (
             {"listener_security_protocol_map": "CLIENT:TLS"},
             "CLIENT: TLS is not a security protocol",
+        ),
+        ({"sasl_oauthbearer_algorithms": "HS256"}, "HS256 is not accepted"),
+        (
+            {
+                "listeners": "SASL_SSL://h:1",
+                "ssl_certificate_location": "tls.crt",
+                "sasl_enabled_mechanisms": "OAUTHBEARER",
+            },
+            "OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url",
         ),
         ({"listener_security_protocol_map": "CLIENT"}, "expected NAME:PROTOCOL, not 'CLIENT'"),
         ({"listener_security_protocol_map": "OTHER:SSL"}, "names ['OTHER'], which listeners does"),

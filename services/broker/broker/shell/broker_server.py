@@ -16,7 +16,8 @@ from tidemark.runtime.share_state_client import ShareStateClient, share_coordina
 from tidemark.runtime.tls import ServerTls, tls_settings
 from tidemark.runtime.worker_pool import WorkerPool
 
-from broker.config import BrokerConfig, Listener
+from broker.config import BrokerConfig
+from broker.listener_address import Listener
 from broker.shell.cluster.acl_updates import follow_acls
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts

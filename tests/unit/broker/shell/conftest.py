@@ -5,7 +5,8 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 import pytest
-from broker.config import BrokerConfig, Listener
+from broker.config import BrokerConfig
+from broker.listener_address import Listener
 from broker.shell.listener.listener import KafkaListener
 from broker.shell.listener.request_router import RequestRouter
 from broker.storage.log_manager import LogManager

@@ -19,8 +19,9 @@ from tidemark.runtime.tls import ServerTls
 from tidemark.runtime.transport_queue import TransportQueue
 from tidemark.storage.disk import DiskError, File
 
-from broker.config import SSL, BrokerConfig, Listener
+from broker.config import BrokerConfig
 from broker.core.parked import Parked
+from broker.listener_address import SSL, Listener
 from broker.shell.counters import BrokerCounters
 from broker.shell.listener.certificates import principal_of
 from broker.shell.listener.connection import Connection

@@ -1,15 +1,19 @@
 """Logins: makes the router of each listener whose clients authenticate with SASL."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from tidemark.model.scram import MECHANISM_NAMES, UserCredentials
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.config import BrokerConfig, Listener
+from broker.config import BrokerConfig
 from broker.core.login import Exchange, LoginRules
-from broker.login_config import PLAIN
+from broker.listener_address import Listener
+from broker.login_config import OAUTHBEARER, PLAIN
 from broker.shell.counters import BrokerCounters
+from broker.shell.listener.bearer_exchange import BearerExchange, BearerTokens
+from broker.shell.listener.key_set import KeySetCache, fetch_from
 from broker.shell.listener.plain_exchange import PasswordChecks, PlainExchange
 from broker.shell.listener.request_router import RequestRouter
 from broker.shell.listener.sasl_router import LoginLimits, SaslRouter
@@ -35,12 +39,16 @@ class Logins:
         """Return the router of a listener; one with SASL lets requests through after the login."""
         if not listener.speaks_sasl:
             return router
-        config = self._config
+        config, security = self._config, self._config.security_of(listener.name)
+        tokens = None
+        if OAUTHBEARER in config.mechanisms_of(listener):
+            keys = KeySetCache(security, self._clock, fetch_from(security))
+            tokens = BearerTokens(keys, security.token_rules, self._clock)
         rules = LoginRules(
             mechanisms=config.mechanisms_of(listener),
             deadline_ms=config.sasl_login_deadline_ms,
-            lifetime_ms=config.security_of(listener.name).connections_max_reauth_ms,
-            begin=self._begin,
+            lifetime_ms=security.connections_max_reauth_ms,
+            begin=partial(self._begin, tokens),
         )
         return SaslRouter(
             router,
@@ -51,8 +59,10 @@ class Logins:
             listener=listener.name,
         )
 
-    def _begin(self, mechanism: str) -> Exchange:
+    def _begin(self, tokens: BearerTokens | None, mechanism: str) -> Exchange:
         if mechanism in MECHANISM_NAMES:
             return ScramExchange(mechanism, self._users)
+        if mechanism == OAUTHBEARER and tokens is not None:
+            return BearerExchange(tokens)
         assert mechanism == PLAIN, mechanism
         return PlainExchange(self._passwords)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from broker.config import SSL, Listener
+from broker.listener_address import SSL, Listener
 from tidemark.codec.record_batch import iterate_headers
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
