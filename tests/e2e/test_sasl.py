@@ -42,6 +42,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 PASSWORD = "correct horse"
+FIRST_USER = "root"
 REAUTH_MS = 2_000
 FUZZED = 500
 Settings = dict[str, str | int | float | bool]
@@ -133,7 +134,10 @@ def doors(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) 
         "connections.max.reauth.ms": str(REAUTH_MS),
         "sasl.login.deadline.ms": "1000",
     }
-    cluster = Cluster(layout, overrides={"broker": keys})
+    first_users = directory / "users"
+    first_users.write_text(f"# The super user.\n{FIRST_USER}:{PASSWORD}\n")
+    controller = {"initial.users.file": str(first_users)}
+    cluster = Cluster(layout, overrides={"broker": keys, "controller": controller})
     try:
         cluster.start(START_SECONDS)
         yield Doors(cluster, ports, paths["ca"])
@@ -222,6 +226,16 @@ def test_users_are_set_described_and_removed_with_kafkas_admin(doors: Doors) -> 
     refused_with(doors.client(name))
     AdminClient(doors.client(name, mechanism=MECHANISMS[1])).list_topics(timeout=PATIENCE_S)
     assert PASSWORD not in doors.cluster.log("controller-1") + doors.cluster.log("broker-1")
+
+
+@pytest.mark.feature("SE02")
+def test_the_first_user_comes_from_a_file_and_keeps_its_next_password(doors: Doors) -> None:
+    AdminClient(doors.client(FIRST_USER)).list_topics(timeout=PATIENCE_S)
+    doors.set_password(FIRST_USER, "another")
+    doors.cluster.restart("controller-1")
+    AdminClient(doors.client(FIRST_USER, "another")).list_topics(timeout=PATIENCE_S)
+    assert PASSWORD not in doors.cluster.log("controller-1")
+    assert doors.cluster.log("controller-1").count("first users made") == 1
 
 
 @pytest.mark.feature("SE02")

@@ -11,6 +11,7 @@ from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.zk_metrics import measure_session
 from tidemark.runtime.zk_session import ZkSession
 
+from controller.admin.initial_users import initial_users
 from controller.admin.lost_nodes import duties
 from controller.admin.service import AdminService
 from controller.config import SERVICE, ControllerConfig
@@ -30,7 +31,8 @@ async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
     metrics = Metrics(SERVICE)
     measure(node, metrics)
     measure_session(session, metrics)
-    admin = AdminService(config, node, session, clock, duties(config, node, clock, metrics))
+    work = duties(config, node, clock, metrics) | initial_users(config.initial_users_file, node)
+    admin = AdminService(config, node, session, clock, work)
     rest = HttpServer(
         make_application(admin, config, node, metrics.registry),
         config.rest_listen,

@@ -18,6 +18,11 @@ class ControllerConfig(ServiceConfig):
     grpc_advertised: str = Field(
         "", description="host:port that brokers use for gRPC; default: grpc.listen"
     )
+    initial_users_file: str = Field(
+        "",
+        description="file with lines user:password, for instance of the super user: while the"
+        " cluster has no user with a password for SCRAM, the active controller makes these",
+    )
     rest_listen: Address = Field(
         "127.0.0.1:8080",
         description="address of REST, /metrics, /livez, /readyz, /loglevel and /stacks",
