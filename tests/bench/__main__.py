@@ -28,6 +28,7 @@ from bench.replication_acks import bench_ack_stages, bench_acks
 from bench.replication_catch_up import bench_catch_up
 from bench.replication_cluster import ReplicatedCluster, replicated
 from bench.report import Row, show, write_json
+from bench.secure import bench_secure
 from bench.share import bench_share
 from bench.share_core import bench_share_core
 from bench.share_partitions import bench_share_partitions
@@ -45,12 +46,15 @@ GROUPS = (
     "share",
     "admin",
     "metering",
+    "secure",
     *REPLICATED,
     *COORDINATED,
 )
 REPLICATED_BYTES_MAX = 512 << 20
 """Of a run: three copies are kept."""
 CATCH_UPS_MAX = 3
+SECURE_BYTES_MAX = 256 << 20
+"""Of a run: a client encrypts as much as the broker."""
 SPARK_BYTES_MAX = 256 << 20
 """Of a run: a row goes through Python's and Java's memory, not only through the page cache."""
 
@@ -127,19 +131,30 @@ def run_groups(
             groups += [step(one) for name, step in steps.items() if name in only]
     if "memory" in only and where == "disk":
         groups.append(bench_memory_and_restart(directory / "memory", total=min(total, 1 << 30)))
-    if "deltas" in only and where == "tmpfs":
-        groups.append(bench_deltas())
-    if "sharecore" in only and where == "tmpfs":
-        groups += [bench_share_core(), bench_share_partitions()]
-    if "admin" in only and where == "tmpfs":
-        groups.append(bench_admin(directory / "admin", runs=runs))
-    if "metering" in only and where == "tmpfs":
-        groups.append(bench_metering(directory / "metering", runs=runs))
+    if where == "tmpfs":
+        groups += in_memory(directory, only, total=total, runs=runs)
     if "share" in only:
         shared = directory / "share"
         groups.append(bench_share(shared, total=min(total, 1 << 30), runs=runs, where=where))
     if "failover10k" in only and where == "disk":
         groups.append(bench_failover(directory / "failover"))
+    return groups
+
+
+def in_memory(directory: Path, only: list[str], *, total: int, runs: int) -> "list[list[Row]]":
+    """The groups that no disk plays a part in."""
+    groups = []
+    if "deltas" in only:
+        groups.append(bench_deltas())
+    if "sharecore" in only:
+        groups += [bench_share_core(), bench_share_partitions()]
+    if "admin" in only:
+        groups.append(bench_admin(directory / "admin", runs=runs))
+    if "metering" in only:
+        groups.append(bench_metering(directory / "metering", runs=runs))
+    if "secure" in only:
+        secured = directory / "secure"
+        groups.append(bench_secure(secured, total=min(total, SECURE_BYTES_MAX), runs=runs))
     return groups
 
 

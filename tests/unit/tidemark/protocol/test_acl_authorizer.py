@@ -1,4 +1,5 @@
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -173,3 +174,32 @@ def test_after_any_changes_the_index_equals_one_built_anew(
     anew = AclAuthorizer(AclPolicy(), now)
     asked = (ALICE, operation, topic(name))
     assert changed.decide(*asked).reason is anew.decide(*asked).reason
+
+
+class CountedDict(dict[str, Any]):
+    """Counts look-ups."""
+
+    looked_up = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        CountedDict.looked_up += 1
+        return super().get(key, default)
+
+
+@pytest.mark.feature("SE16")
+def test_a_decision_among_100000_acls_looks_up_one_pattern_for_each_length_of_a_prefix() -> None:
+    entry = frozenset({AclEntry("User:alice", "*", int(Operation.READ), Permission.ALLOW)})
+    kinds = (PatternType.LITERAL, PatternType.PREFIXED)
+    authorizer = AclAuthorizer(
+        AclPolicy(),
+        {
+            ResourcePattern(ResourceType.TOPIC, f"{n:05}", kinds[n % 2]): entry
+            for n in range(100_000)
+        },
+    )
+    index = authorizer._types[ResourceType.TOPIC]
+    index.literal, index.prefixed = CountedDict(index.literal), CountedDict(index.prefixed)
+    for name, expected in (("00002", True), ("00003-x", True), ("00002-x", False), ("x", False)):
+        CountedDict.looked_up = 0
+        assert authorizer.authorize(ALICE, Operation.READ, topic(name)) is expected
+        assert CountedDict.looked_up <= 3
