@@ -184,11 +184,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         login = self._login
         while login is not None and login.is_due:
             self._raise_if_lost()
-            try:
-                await login.ensure(self._ask_login)
-            except ClientError as refused:
-                self._lose(refused)
-                raise
+            await login.ensure(self._ask_login, self._lose)
 
     async def _ask_login(self, api_key: ApiKey, fields: Mapping[str, object]) -> long_tail.Struct:
         """Ask during a login, when no other request may be sent. Raises ClientError."""

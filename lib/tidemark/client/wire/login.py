@@ -4,11 +4,11 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from tidemark.client.config import ClientConfig
-from tidemark.client.errors import AuthenticationError
+from tidemark.client.errors import AuthenticationError, ClientError, ConnectionLostError
 from tidemark.client.security_config import OAUTHBEARER, PLAIN
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
@@ -43,13 +43,22 @@ class ConnectionLogin:
         due = self._due_at_s
         return due is not None and asyncio.get_running_loop().time() >= due
 
-    async def ensure(self, ask: Ask) -> None:
-        """Log in, unless another caller has meanwhile. Raises AuthenticationError, ClientError."""
+    async def ensure(self, ask: Ask, give_up: Callable[[ClientError], None]) -> None:
+        """Log in, unless another caller has meanwhile. ``give_up`` closes the connection, which
+        cannot be used after half a login. Raises AuthenticationError, ClientError.
+        """
         async with self._lock:
             if not self.is_due:
                 return
             began_s = asyncio.get_running_loop().time()
-            lifetime_ms = await self._log_in(ask)
+            try:
+                lifetime_ms = await self._log_in(ask)
+            except ClientError as problem:
+                give_up(problem)
+                raise
+            except BaseException:
+                give_up(_interrupted(self._where))
+                raise
             lasts_s = lifetime_ms / 1_000 * REPEATED_AT
             self._due_at_s = began_s + lasts_s if lifetime_ms else None
 
@@ -105,3 +114,9 @@ class ConnectionLogin:
                 where=self._where,
             )
         return answer
+
+
+def _interrupted(where: str) -> ConnectionLostError:
+    return ConnectionLostError(
+        ErrorCode.NETWORK_EXCEPTION, "the login was interrupted", where=where
+    )
