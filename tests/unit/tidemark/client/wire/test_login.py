@@ -11,7 +11,7 @@ from tidemark.client.wire.login import REPEATED_AT, ConnectionLogin
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.errors import ErrorCode
-from virtual_time import run_virtual
+from virtual_time import pass_time, run_virtual
 
 CONFIG = ClientConfig(
     security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_username="a", sasl_password="b"
@@ -28,7 +28,7 @@ class Broker:
 
     async def ask(self, api_key: ApiKey, fields: Mapping[str, object]) -> Struct:
         self.asked.append(api_key)
-        await asyncio.sleep(3_600 if self.hangs else 1)
+        await pass_time(3_600 if self.hangs else 1)
         if api_key is ApiKey.SASL_HANDSHAKE:
             return Struct(error_code=int(self.refuses), mechanisms=["SCRAM-SHA-256"])
         return Struct(error_code=0, error_message=None, auth_bytes=b"", session_lifetime=100_000)
@@ -39,7 +39,7 @@ def test_callers_that_come_together_log_in_once_and_again_before_the_session_end
         broker, login = Broker(), ConnectionLogin(CONFIG, "b:1")
         await asyncio.gather(*(login.ensure(broker.ask, broker.lost.append) for _ in range(5)))
         first = len(broker.asked), login.is_due
-        await asyncio.sleep(100 * REPEATED_AT)
+        await pass_time(100 * REPEATED_AT)
         due = login.is_due
         await login.ensure(broker.ask, broker.lost.append)
         return first, due, len(broker.asked), login.is_due
@@ -62,9 +62,9 @@ def test_a_login_that_is_cancelled_closes_the_connection_and_one_that_waits_does
         async with asyncio.TaskGroup() as tasks:
             ensure = (login.ensure(broker.ask, broker.lost.append) for _ in range(2))
             first, second = map(tasks.create_task, ensure)
-            await asyncio.sleep(1)
+            await pass_time(1)
             second.cancel()
-            await asyncio.sleep(1)
+            await pass_time(1)
             after_second = len(broker.lost)
             first.cancel()
         return after_second, sum(isinstance(one, ConnectionLostError) for one in broker.lost)
