@@ -8,8 +8,10 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from broker.read_replica_config import RACK_AWARE
 from conformance.java_programs import JavaPrograms, build
 from e2e.clusters import Cluster
+from e2e.follower_reads import VALUE, bytes_out, led_by_one, write
 from e2e.transactional_clients import transactional_cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -26,7 +28,7 @@ def programs() -> JavaPrograms:
 @pytest.fixture(scope="module")
 def cluster(programs: JavaPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Nobody hurts it. Started only once there is something to run."""
-    quick = {"group.initial.rebalance.delay.ms": 100}
+    quick = {"group.initial.rebalance.delay.ms": 100, "replica.selector.class": RACK_AWARE}
     directory = tmp_path_factory.mktemp("java")
     with transactional_cluster(
         directory, txn_coordinators=2, overrides={"broker": quick}
@@ -204,3 +206,15 @@ def test_transactions_commit_abort_and_fence(
         "after the timeout": "[b1, of the second]",
         "many": "80",
     }
+
+
+@pytest.mark.feature("A06")
+def test_a_consumer_reads_from_the_follower_in_its_rack(
+    programs: JavaPrograms, cluster: Cluster, name: str
+) -> None:
+    values = 50
+    write(cluster, led_by_one(cluster, name), values)
+    facts = programs.facts("NearReader", cluster.bootstrap, name, "rack-2", str(values))
+    assert facts == {"values": "50", "preferred replica": "2"}
+    assert bytes_out(cluster, 1, name) == 0
+    assert bytes_out(cluster, 2, name) >= values * len(VALUE)

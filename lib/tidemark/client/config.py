@@ -192,6 +192,9 @@ class ConsumerConfig(ClientConfig):
     group_instance_id: str | None = None
     """Static membership: the member keeps its partitions over restarts shorter than its session."""
     client_rack: str | None = None
+    """Rack of this consumer: with replica.selector.class on the brokers, it reads from followers in
+    this rack over transport='kafka' (KIP-392).
+    """
     group_remote_assignor: str | None = None
     """``uniform`` or ``range``; None leaves the choice to the coordinator (KIP-848)."""
     enable_auto_commit: bool | None = None

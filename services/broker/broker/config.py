@@ -18,6 +18,7 @@ from broker.dynamic_config import DynamicConfig
 from broker.listener_address import PROTOCOLS, SASL_SSL, SSL, Listener, protocol_named
 from broker.login_config import OAUTHBEARER, ONLY_WITH_TLS
 from broker.metrics_config import MetricsConfig
+from broker.read_replica_config import ReadReplicaConfig
 from broker.security_config import ListenerSecurityConfig
 from broker.share_config import ShareConfig
 
@@ -41,6 +42,7 @@ class BrokerConfig(
     CoarseTimesConfig,
     DynamicConfig,
     ListenerSecurityConfig,
+    ReadReplicaConfig,
     AuthorizationConfig,
 ):
     """A broker's configuration."""

@@ -36,7 +36,7 @@ from tidemark.kafka.produce import (
     write_produce_request,
 )
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import NO_TOPIC_ID
+from tidemark.model.ids import NO_TOPIC_ID, BrokerId
 
 from sim.checkers import require
 from sim.cluster.ledger import Stored
@@ -64,6 +64,8 @@ class Client:
     transactional_id: str | None = None
     isolation = 0
     """Isolation level of fetches; 1: committed records only."""
+    rack = ""
+    """Rack in fetches."""
 
     def __init__(self, world: "World", topic: "SimTopic") -> None:
         self.world = world
@@ -127,10 +129,14 @@ class Client:
         if state.leader < 0 or state.leader_epoch < self.leader_epoch:
             raise ConnectionRefusedError("no leader is known")
         self.leader_epoch = state.leader_epoch
-        shown = process.broker.metadata.image.brokers.get(state.leader)
+        shown = process.broker.metadata.image.brokers.get(self._wanted(state.leader))
         if shown is None:
-            raise ConnectionRefusedError("the leader is not registered")
+            raise ConnectionRefusedError("the broker is not registered")
         return shown.node
+
+    def _wanted(self, leader: BrokerId) -> BrokerId:
+        """Return the broker to connect to."""
+        return leader
 
     async def rest(self) -> None:
         """Wait before the next attempt."""
@@ -162,7 +168,7 @@ class Client:
         want = FetchPartition(self.topic.partition, self.leader_epoch, offset, -1, -1, 2_000)
         topics = [FetchTopic(self.topic.name, NO_TOPIC_ID, [want])]
         request = FetchRequest(
-            -1, -1, 100, 1, 4_000, self.isolation, 0, -1, topics, [], "", None
+            -1, -1, 100, 1, 4_000, self.isolation, 0, -1, topics, [], self.rack, None
         )  # fmt: skip
         body = write_fetch_request(FETCH_VERSION, request)
         answer = await self.ask(ApiKey.FETCH, FETCH_VERSION, body)
@@ -330,11 +336,14 @@ class Reader:
             self._client.disconnect()
             await self._client.rest()
             return
-        batches = stored_batches(records, with_values=False) if records else []
-        if not batches:
+        if not records:
             await asyncio.sleep(self._world.dice.between(20, 80) / 1_000)
             return
-        self._topic.ledger.reads(self.name, batches, result.high_watermark)
+        self._take(result.high_watermark, records)
+
+    def _take(self, high_watermark: int, records: memoryview | bytes) -> None:
+        batches = stored_batches(records, with_values=False)
+        self._topic.ledger.reads(self.name, batches, high_watermark)
         require(
             batches[0].first <= self._offset, "no record is skipped", f"{self.name} {self._offset}"
         )

@@ -79,6 +79,10 @@ def _lead_with_all_committed(partition: Partition, state: Any, now: Any) -> bool
     return led
 
 
+def _take_all_for_committed(partition: Partition, _high_watermark: int) -> bool:
+    return partition.bounds.follow(partition.bounds.log_end)
+
+
 _record_end = supervisor.record_end
 
 
@@ -166,6 +170,8 @@ def _fence_for_want_of_descriptors(shared: LogDirectory, error: DiskError) -> No
     _fence(shared, DiskError(error.path, error.reason) if exhausted else error)
 
 
+_SERVES_UNCOMMITTED: Final = "serves at a follower what is not committed"
+
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "truncates by high watermark": ((LogBounds, "truncation_for", _truncate_to_watermark),),
     "acknowledges on an unagreed shrink": ((Isr, "propose", _count_only_the_proposed),),
@@ -210,6 +216,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "takes a want of descriptors for a failed disk": (
         (LogDirectory, "fence", _fence_for_want_of_descriptors),
     ),
+    _SERVES_UNCOMMITTED: ((Partition, "leader_told", _take_all_for_committed),),
 }
 
 FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
@@ -234,6 +241,7 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "records the end of the process that has the broker id now": ("kill", "cut_zookeeper"),
     "lets broker epochs fall": ("rival",),
     "takes a want of descriptors for a failed disk": ("exhaust",),
+    _SERVES_UNCOMMITTED: ("cut_followers", "kill"),
 }
 """Faults under which a mutation is found soon; all faults for mutations without an entry."""
 
@@ -291,13 +299,18 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "lets broker epochs fall": ("after healing everybody is in sync",),
     "takes a want of descriptors for a failed disk": ("without descriptors no disk has failed",),
+    _SERVES_UNCOMMITTED: ("what was read is committed, and stays",),
 }
 """Promises that each mutation breaks; only a failure of one of these counts as found."""
 
 
 def options_for(name: str) -> Options:
     """Return options of a run in which the mutation is found soon."""
-    return Options(faults=FOUND_BY.get(name), brokers=4 if name in _OF_MOVES else 0)
+    return Options(
+        faults=FOUND_BY.get(name),
+        brokers=4 if name in _OF_MOVES else 0,
+        followers_serve=name == _SERVES_UNCOMMITTED,
+    )
 
 
 @contextmanager

@@ -29,6 +29,8 @@ class Options:
     timing: Timing = FAST
     brokers: int = 0
     """Number of brokers; 0: drawn."""
+    followers_serve: bool = False
+    """True: consumers read from followers in every seed; else in some."""
 
 
 @dataclass

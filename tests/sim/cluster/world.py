@@ -25,6 +25,7 @@ from sim.checkers import require
 from sim.cluster.client import Producer, Reader
 from sim.cluster.ledger import Ledger
 from sim.cluster.listening import SimServer
+from sim.cluster.near_reader import NearReader, near_config
 from sim.cluster.network import Host, Network
 from sim.cluster.parts import (
     CoordinatorReplica,
@@ -164,6 +165,7 @@ class World:
         self.drawn_config = draw_room(Dice(ROOM_DICE + seed)) | draw_checkpoints(
             Dice(CHECKPOINT_DICE + seed)
         )
+        self.near_config = near_config(seed, always=options.followers_serve)
         self.parked: list[Parked] = []
         """Parked requests of every broker ever started."""
         self.options = options
@@ -325,6 +327,10 @@ class World:
         for number, topic in enumerate(self.topics, 1):
             reader = Reader(self, topic, number)
             tasks.append(self._client_task(reader.run(lambda: self.is_over), reader.name))
+        for number, topic in enumerate(self.topics, 1):
+            if self.near_config is not None:
+                near = NearReader(self, topic, number)
+                tasks.append(self._client_task(near.run(lambda: self.is_over), near.name))
         return tasks
 
     def _client_task(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
@@ -385,7 +391,7 @@ class World:
                 self.zookeeper,
                 machine.disks,
                 self.broker_config(machine.number, self.options.timing).model_copy(
-                    update=self.drawn_config | addresses(machine.host.name)
+                    update=self._updates(machine)
                 ),
                 memory=machine.memory,
                 dice=self.dice,
@@ -401,6 +407,11 @@ class World:
         self.parked.append(machine.process.broker.partitions.parked.requests)
         machine.process.task.add_done_callback(self._on_ended)
         self.note(machine.host.name, "starts")
+
+    def _updates(self, machine: Machine) -> dict[str, Any]:
+        """Return the settings of one broker in addition to those of all."""
+        near = {} if self.near_config is None else self.near_config(machine.number)
+        return self.drawn_config | near | addresses(machine.host.name)
 
     def start_controller(self, replica: Replica) -> None:
         """Start a new process."""

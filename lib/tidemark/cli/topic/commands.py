@@ -308,6 +308,13 @@ def consume(
             " {time} {key} {value} {headers}.",
         ),
     ] = "{value}",
+    rack: Annotated[
+        str | None,
+        typer.Option(
+            help="Rack of this reader (client.rack): read from followers in it, where brokers have"
+            " a replica.selector.class."
+        ),
+    ] = None,
     transport: TransportOption = TransportChoice.KAFKA,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -317,6 +324,12 @@ def consume(
     from tidemark.cli.topic.consume import ConsumeJob, Read, consume, report
     from tidemark.cli.topic.formats import parse_start, printer_for
 
+    if rack and transport is not TransportChoice.KAFKA:
+        raise CommandError(
+            f"--rack {rack}: over gRPC, records are read from leaders",
+            hint="leave out --transport, or --rack",
+            code=ExitCode.USAGE,
+        )
     job = ConsumeJob(
         bootstrap=bootstrap_for(bootstrap, transport),
         topic=topic,
@@ -325,7 +338,7 @@ def consume(
         count=count,
         until_end=until_end,
         printer=printer_for(template, output),
-        settings={"transport": transport.value},
+        settings={"transport": transport.value, "client_rack": rack},
     )
     read = Read()
     try:

@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from tidemark.client.config import ConsumerConfig
+from tidemark.client.consumer.near_replicas import NearReplicas
 from tidemark.client.consumer.offset_lookup import OffsetLookup
 from tidemark.client.consumer.positions import OffsetSpec, PartitionState, ReadOptions
 from tidemark.client.errors import (
@@ -37,12 +38,14 @@ class _Asked:
         self.limits = limits
         self.items: list[FetchItem] = []
         self.states: dict[TopicPartition, tuple[PartitionState, int]] = {}
+        self.leaders: dict[TopicPartition, Leader] = {}
 
     def add(self, state: PartitionState, leader: Leader) -> None:
         """Add a partition at its current position."""
         assert state.fetch_position is not None, "fetched without a position"
         state.fetching = True
         self.states[state.partition] = (state, state.generation)
+        self.leaders[state.partition] = leader
         self.items.append(
             FetchItem(state.partition, leader.topic_id, leader.leader_epoch, state.fetch_position)
         )
@@ -69,7 +72,9 @@ class Fetcher:
             config.fetch_max_bytes,
             config.max_partition_fetch_bytes,
             self._read_committed,
+            config.client_rack or "",
         )
+        self._near = NearReplicas(config.metadata_max_age_ms)
         self._under_way: set[Hashable] = set()
         self._looking_up = False
         self._refreshing = False
@@ -113,10 +118,11 @@ class Fetcher:
             limits = self._limits._replace(
                 read_committed=self._read_committed and not state.is_ahead
             )
-            broker_group = self._session.transport.fetch_group(leader.broker_id, state.partition)
+            broker_id = self._near.broker_for(state.partition, leader, now)
+            broker_group = self._session.transport.fetch_group(broker_id, state.partition)
             group: Hashable = (broker_group, limits.read_committed)
             if group not in self._under_way:
-                groups.setdefault(group, _Asked(leader.broker_id, limits)).add(state, leader)
+                groups.setdefault(group, _Asked(broker_id, limits)).add(state, leader)
         for group, asked in groups.items():
             self._under_way.add(group)
             self._session.spawn(self._fetch(group, asked), name=f"fetch-{group}")
@@ -167,39 +173,47 @@ class Fetcher:
         except ClientError as problem:
             self.cluster.cache.mark_stale()
             for state, _ in asked.states.values():
+                self._near.drop(state.partition)
                 self._on_problem(state, problem)
         else:
             for outcome in outcomes:
-                self._on_outcome(*asked.states[outcome.partition], outcome, asked.broker_id)
+                self._on_outcome(outcome, asked)
         finally:
             for state, _ in asked.states.values():
                 state.fetching = False
             self._under_way.discard(group)
             self.changed.set()
 
-    def _on_outcome(
-        self, state: PartitionState, generation: int, outcome: FetchOutcome, broker_id: int
-    ) -> None:
+    def _on_outcome(self, outcome: FetchOutcome, asked: _Asked) -> None:
+        partition = outcome.partition
+        state, generation = asked.states[partition]
+        leader, failed = asked.leaders[partition], outcome.error_code != ErrorCode.NONE
+        if failed:
+            self._near.drop(partition)
+        elif outcome.preferred_replica >= 0:
+            self._near.use(partition, outcome.preferred_replica, leader, self._clock.now_ms())
         if generation != state.generation:
             return
-        if outcome.error_code == ErrorCode.NONE:
+        if not failed:
             state.unknown_since = None
             try:
                 state.on_fetched(generation, outcome, self._options)
             except (CorruptBatchError, MessageTooLargeError) as unreadable:
                 state.error = unreadable
-        elif outcome.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._on_out_of_range(state, outcome)
-        else:
+        elif outcome.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             self.cluster.cache.mark_stale()
-            where = self._session.transport.where(broker_id)
+            where = self._session.transport.where(asked.broker_id)
             problem = error_for(
                 outcome.error_code,
-                f"fetching {outcome.partition} from offset {outcome.fetch_offset} failed",
+                f"fetching {partition} from offset {outcome.fetch_offset} failed",
                 where=where,
                 detail=outcome.message,
             )
             self._on_problem(state, problem)
+        elif asked.broker_id == leader.broker_id:
+            self._on_out_of_range(state, outcome)
+        else:
+            self._back_off(state)  # a follower may lack what its leader has
 
     def _on_out_of_range(self, state: PartitionState, outcome: FetchOutcome) -> None:
         """Apply auto_offset_reset: retention passed the position, or the log was truncated."""

@@ -417,7 +417,7 @@ def _fetch_request(items: Sequence[FetchItem], limits: FetchLimits) -> fetch.Fet
         session_epoch=_NO_SESSION_EPOCH,
         topics=topics,
         forgotten=[],
-        rack_id="",
+        rack_id=limits.rack,
         cluster_id=None,
     )
 
@@ -435,6 +435,7 @@ def _fetch_outcome(
         result.log_start_offset,
         read.records if read.records is not None else memoryview(b""),
         tuple(result.aborted or ()),
+        preferred_replica=result.preferred_read_replica,
     )
 
 

@@ -54,6 +54,8 @@ class FetchLimits(NamedTuple):
     bytes_max: int
     partition_bytes_max: int
     read_committed: bool
+    rack: str = ""
+    """Rack of the consumer, for leaders that name a follower in it (KIP-392)."""
 
 
 class FetchOutcome(NamedTuple):
@@ -69,6 +71,8 @@ class FetchOutcome(NamedTuple):
     aborted: tuple[tuple[int, int], ...] = ()
     """(producer id, first offset) of aborted transactions, under read_committed."""
     message: str | None = None
+    preferred_replica: int = -1
+    """Follower to read from instead, named by the leader; -1: none."""
 
 
 class OffsetItem(NamedTuple):

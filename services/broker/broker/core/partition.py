@@ -266,6 +266,16 @@ class Partition:
             return None
         return FENCED if leader_epoch_expected < self.leader_epoch else UNKNOWN_EPOCH
 
+    def read_refused(self, leader_epoch_expected: int) -> Refusal | None:
+        """Return the refusal of a consumer's read that an in-sync follower may serve as well
+        (KIP-392), else None. Out of the ISR it may stay behind for ever, and its readers with it.
+        """
+        if self.role is not Role.FOLLOWER:
+            return self.epoch_refused(leader_epoch_expected)
+        if leader_epoch_expected not in (-1, self.leader_epoch):
+            return FENCED if leader_epoch_expected < self.leader_epoch else UNKNOWN_EPOCH
+        return None if self.broker_id in self.isr else NOT_LEADER
+
     # -- roles
 
     def lead(self, state: PartitionImage, now: InstantMs) -> bool:

@@ -16,6 +16,8 @@ class FollowerFetch(NamedTuple):
     """-1: not given."""
     last_fetched_epoch: int
     """Leader epoch of its last record; -1 without records."""
+    log_start: int = 0
+    """First offset that it has."""
 
 
 class StandingFetch(Protocol):
@@ -38,6 +40,7 @@ class ReplicaProgress:
         "_standing",
         "broker_epoch",
         "log_end",
+        "log_start",
         "sent_from",
         "synced_end",
     )
@@ -48,6 +51,7 @@ class ReplicaProgress:
         """
         self.broker_epoch = BrokerEpoch(-1)
         self.log_end = -1
+        self.log_start = -1
         self.synced_end = -1
         self.sent_from = -1
         """Offset of the last bytes sent to it; it fetches from there again if it cannot use
@@ -71,6 +75,7 @@ class ReplicaProgress:
         self._fetched_at = now
         self._leader_end_then = leader_end
         self.log_end = fetch.log_end
+        self.log_start = fetch.log_start
         self.synced_end = min(fetch.synced_end, fetch.log_end)
         self.broker_epoch = max(self.broker_epoch, fetch.broker_epoch)
 

@@ -21,6 +21,7 @@ from tidemark.runtime.worker_pool import WorkerPool
 from tidemark.storage.disk import Disk
 
 from broker.core.fetch_sessions import FetchSessions
+from broker.core.unread_bytes import UNKNOWN_BYTES
 from broker.shell.cluster.auto_creation import AutoCreation
 from broker.shell.cluster.controller_relay import ControllerRelay
 from broker.shell.cluster.internal_topics import InternalTopics
@@ -42,6 +43,7 @@ from broker.shell.partitions.inspection import Inspection
 from broker.shell.partitions.log_moves import LogMoves
 from broker.shell.partitions.offset_lookup import OffsetLookup
 from broker.shell.partitions.parking_lot import ParkingLot, parked_limits
+from broker.shell.partitions.read_replicas import ReadReplicas
 from broker.shell.partitions.reader import PartitionReader
 from broker.shell.partitions.record_deletion import RecordDeletion
 from broker.shell.partitions.table import PartitionTable
@@ -130,6 +132,8 @@ class PartitionRoom:
     group_commits: GroupCommits
     appender: PartitionAppender
     reader: PartitionReader
+    read_replicas: ReadReplicas | None
+    """Followers that consumers may read from; None: they read from leaders."""
     log_moves: LogMoves
     deletion: RecordDeletion
     inspection: Inspection
@@ -156,7 +160,9 @@ def build_partitions(
     fetch_sessions: FetchSessions[FetchPartition] = FetchSessions(
         draw_session_id, sessions_max=config.max_incremental_fetch_session_cache_slots
     )
-    parked = ParkingLot(parked_limits(config), clock, fetch_sessions)
+    parked = ParkingLot(
+        parked_limits(config), clock, fetch_sessions, tells_followers=config.followers_serve
+    )
     disks = DiskHealth(
         log_managers, failed_directories, hosted=table.by_name, parked=parked, counters=counters
     )
@@ -179,6 +185,7 @@ def build_partitions(
         group_commits=group_commits,
         appender=appender,
         reader=PartitionReader(disks),
+        read_replicas=ReadReplicas(facts.broker_id, metadata) if config.followers_serve else None,
         log_moves=log_moves,
         deletion=RecordDeletion(facts, table, disks, log_moves),
         inspection=Inspection(appender, pools.inspection, clock, counters),
@@ -235,6 +242,9 @@ def build_replication(
         group_commits=partitions.group_commits,
         disks=partitions.disks,
         log_moves=partitions.log_moves,
+        on_readable=partial(partitions.parked.moved, gained_bytes=UNKNOWN_BYTES)
+        if facts.config.followers_serve
+        else None,
     )
     manager = ReplicationManager(fetchers, connect_leader)
     return ReplicationRoom(isr_sender, replica_reader, suspects, manager)

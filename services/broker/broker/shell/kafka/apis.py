@@ -123,6 +123,7 @@ def make_router(
                 parked=partitions.parked,
                 fetch_sessions=partitions.fetch_sessions,
                 counters=counters,
+                read_replicas=partitions.read_replicas,
             ),
         ),
         **share_apis(facts, cache, counters, partitions=partitions, shares=shares),

@@ -17,9 +17,11 @@ from tidemark.model.errors import ErrorCode
 
 from broker.core.fetch_sessions import FetchPlan
 from broker.shell.kafka.fetching import Fetch, FetchParts
+from broker.shell.kafka.near_fetch import NearFetch
 from broker.shell.kafka.replica_fetch import ReplicaFetch
 from broker.shell.listener.connection import Connection
 
+RACK_FROM: Final = 11
 TOPIC_IDS_FROM: Final = 13
 
 
@@ -34,7 +36,12 @@ def handle(
         pieces = write_fetch_response_parts(header.api_version, error_code=int(plan))
         connection.answer(header, pieces[0])
         return
-    kind = ReplicaFetch if request.replica_id >= 0 else Fetch
+    if request.replica_id >= 0:
+        kind: type[Fetch] = ReplicaFetch
+    elif parts.read_replicas is not None and header.api_version >= RACK_FROM:
+        kind = NearFetch
+    else:
+        kind = Fetch
     fetch = kind(parts, connection, header, request, plan)
     reads = fetch.first_read()
     if (

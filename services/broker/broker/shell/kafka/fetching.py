@@ -25,6 +25,7 @@ from broker.shell.listener.connection import Connection
 from broker.shell.listener.replies import Part, Reply, weave
 from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
 from broker.shell.partitions.parking_lot import ParkingLot
+from broker.shell.partitions.read_replicas import ReadReplicas
 from broker.shell.partitions.reader import PartitionReader
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.replication.replica_reader import ReplicaReader
@@ -47,6 +48,8 @@ class FetchParts:
     parked: ParkingLot
     fetch_sessions: FetchSessions[FetchPartition]
     counters: BrokerCounters
+    read_replicas: ReadReplicas | None
+    """Followers that consumers may read from; None: consumers read from leaders alone."""
 
 
 class Read(NamedTuple):
@@ -73,6 +76,8 @@ class Fetch:
 
     __slots__ = ("_connection", "_header", "_parts", "_plan", "_request")
     parked_as: ClassVar[int] = READ
+    looks_again: ClassVar[bool] = False
+    """True if a wake does not say whether enough became readable."""
 
     def __init__(
         self,
@@ -121,7 +126,11 @@ class Fetch:
                 else:
                     size_bytes += found.length_bytes
                     left -= found.length_bytes
-            elif outcome.error_code or outcome.diverging is not None:
+            elif (
+                outcome.error_code
+                or outcome.diverging is not None
+                or outcome.preferred_replica >= 0
+            ):
                 failed = True
             elif (
                 cached is not None
@@ -203,8 +212,8 @@ class Fetch:
     def _park(self, reply: Reply, reads: Reads, due: InstantMs) -> None:
         parts, connection, request = self._parts, self._connection, self._request
         committed_only, session = request.isolation_level == READ_COMMITTED, self._plan.session
-        # Neither a marker nor a session says how many bytes became readable.
-        looks_again = committed_only or session is not None
+        # Neither a marker, a session nor a follower says how many bytes became readable.
+        looks_again = committed_only or session is not None or self.looks_again
 
         def wake(fulfilled: bool) -> None:  # noqa: FBT001 - what is there is answered either way
             reply.on_gone = None
@@ -256,14 +265,23 @@ class Fetch:
         served: list[PartitionKey] = []
         none_aborted = _EMPTY if self._request.isolation_level == READ_COMMITTED else None
         for key, hosted, outcome, cached in reads.reads:
-            error_code, found, high_watermark, last_stable, log_start, diverging, aborted = outcome
+            (
+                error_code,
+                found,
+                high_watermark,
+                last_stable,
+                log_start,
+                diverging,
+                aborted,
+                preferred,
+            ) = outcome
             size = found.length_bytes if found is not None else 0
             self._count(hosted, size, error_code)
             if cached is not None:
                 changed = cached.must_answer(error_code, high_watermark, log_start, size)
                 if size:
                     served.append(key)
-                if self._plan.incremental and not changed and diverging is None:
+                if not changed and self._plan.incremental and diverging is None and preferred < 0:
                     continue
             leader = None
             if error_code in leader_hints.HINTED and version >= LEADER_FROM:
@@ -279,7 +297,7 @@ class Fetch:
                 diverging,
                 leader,
                 aborted or none_aborted,
-                -1,
+                preferred,
                 size,
             )
             if topics and topics[-1][0] == key[0] and topics[-1][1] == key[1]:

@@ -46,6 +46,12 @@ class ReplicaFetch(Fetch):
             return reads._replace(failed=True)
         return reads
 
+    def _must_wait_on(self, reads: Reads, due: InstantMs) -> bool:
+        """True if too little moved; with consumers at followers a new high watermark is enough."""
+        if self._parts.read_replicas is not None and self._has_news(reads):
+            return False
+        return super()._must_wait_on(reads, due)
+
     def _has_news(self, reads: Reads) -> bool:
         if self._plan.session is not None:
             return any(

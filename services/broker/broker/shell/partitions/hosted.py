@@ -104,3 +104,5 @@ class ReadOutcome(NamedTuple):
     """(leader epoch, end offset) up to which a follower's log may be the leader's (KIP-595)."""
     aborted: list[tuple[int, int]] | None = None
     """(producer id, first offset) of aborted transactions in what was read; None: none."""
+    preferred_replica: int = -1
+    """Follower that the consumer should read from instead (KIP-392); -1: none."""

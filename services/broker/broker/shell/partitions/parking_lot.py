@@ -48,11 +48,20 @@ class ParkingLot:
     """
 
     def __init__(
-        self, limits: ParkedLimits, clock: Clock, sessions: FetchSessions[FetchPartition]
+        self,
+        limits: ParkedLimits,
+        clock: Clock,
+        sessions: FetchSessions[FetchPartition],
+        *,
+        tells_followers: bool = False,
     ) -> None:
+        """``tells_followers``: a high watermark that moved ends the wait of followers, which serve
+        consumers up to theirs.
+        """
         self.requests = Parked(limits, on_earlier=self._arm)
         self._clock = clock
         self._sessions = sessions
+        self._tells_followers = tells_followers
         sessions.on_closed = self.requests.released
         self._timer: asyncio.TimerHandle | None = None
 
@@ -128,13 +137,17 @@ class ParkingLot:
 
     def moved(self, hosted: HostedPartition, gained_bytes: int) -> None:
         """Wake requests after the high watermark of a partition moved. Followers get it with their
-        next fetch.
+        next fetch, unless they serve consumers.
         """
         requests = self.requests
         if requests.count and requests.is_watched(hosted):
             requests.advanced(hosted, hosted.partition.bounds.high_watermark, gained_bytes)
         self._wake_sessions(hosted)
-        self._sessions.note(hosted.tail)
+        if self._tells_followers:
+            requests.advanced(hosted.tail, hosted.partition.bounds.log_end, UNKNOWN_BYTES)
+            self._wake_sessions(hosted.tail)
+        else:
+            self._sessions.note(hosted.tail)
 
     def appended(self, hosted: HostedPartition, size_bytes: int, gained_bytes: int) -> None:
         """Wake requests after an append: followers may read it, and consumers the bytes gained."""

@@ -26,13 +26,16 @@ class PartitionReader:
         bytes_max: int,
         read_committed: bool = False,
         leader_epoch_expected: int = -1,
+        follower_may: bool = False,
     ) -> ReadOutcome:
         """Return what is readable from ``fetch_offset``: slices of up to ``bytes_max`` bytes, the
         first batch always whole. ``read_committed``: below the last stable offset, with the aborted
-        transactions in it.
+        transactions in it. ``follower_may``: an in-sync follower serves the read too, below its own
+        high watermark.
         """
         partition = hosted.partition
-        refused = partition.epoch_refused(leader_epoch_expected)
+        refuses = partition.read_refused if follower_may else partition.epoch_refused
+        refused = refuses(leader_epoch_expected)
         if refused is not None:
             return ReadOutcome(refused.error_code, None, -1, -1, -1)
         high_watermark, log_start = partition.bounds.high_watermark, partition.bounds.log_start

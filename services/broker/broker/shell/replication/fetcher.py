@@ -6,6 +6,7 @@ there for the next records.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,6 +60,8 @@ class FetcherParts:
     group_commits: GroupCommits
     disks: DiskHealth
     log_moves: LogMoves
+    on_readable: Callable[[HostedPartition], None] | None
+    """Called when consumers may read more of a partition that is followed; None: they never do."""
 
 
 class LeaderFetcher:
@@ -293,7 +296,8 @@ class LeaderFetcher:
             )
         partition = hosted.partition
         self._plan.set_committed_end(_key(hosted), result.high_watermark)
-        partition.leader_told(result.high_watermark)
+        if partition.leader_told(result.high_watermark) and parts.on_readable is not None:
+            parts.on_readable(hosted)
         if result.log_start_offset > partition.log_start:
             hosted.log.advance_log_start(min(result.log_start_offset, partition.high_watermark))
             parts.log_moves.log_start_moved(hosted)

@@ -70,6 +70,7 @@ class ReplicaReader:
             want.fetch_offset,
             want.synced_end,
             want.last_fetched_epoch,
+            want.log_start_offset,
         )
         error_code, diverging = partition.judge_fetch(fetch, want.current_leader_epoch)
         if arrived_at is not None and not error_code and diverging is None:

@@ -40,8 +40,8 @@ class FetchWorld(World):
     session: every request looks at all of it, as plain as can be.
     """
 
-    def __init__(self, partitions: int = 3, *, scans: bool = False) -> None:
-        super().__init__()
+    def __init__(self, partitions: int = 3, *, scans: bool = False, **settings: Any) -> None:
+        super().__init__(**settings)
         parts = self.parts
         parts.partitions.parked.requests._on_earlier = None
         numbers = count(1)
@@ -212,6 +212,7 @@ class Fetcher:
         self.world = world
         self.replica = replica
         self.requester = Requester("User:a", "")
+        self.rack = ""
         self.listener = SimpleNamespace(
             name="CLIENT",
             loop=SimpleNamespace(call_soon=lambda done, *a: world.calls.append(lambda: done(*a))),
@@ -277,7 +278,7 @@ class Fetcher:
             *self.session,
             [FetchTopic("", TOPIC_ID, wanted)] if wanted else [],
             [("", TOPIC_ID, list(forget))] if forget and self.session[0] else [],
-            "",
+            self.rack,
             None,
         )
         body = memoryview(write_fetch_request(VERSION, request))
@@ -325,6 +326,21 @@ class Fetcher:
         for _, header in iterate_headers(records or b""):
             self.positions[number] = header.last_offset + 1
         self.changed[number] = None
+
+    def preferred(self) -> dict[int, int]:
+        """Of the last answer: the replica to read from, by partition."""
+        response = read_fetch_response(memoryview(self.heard[-1][1]), VERSION)
+        return {
+            result.partition: result.preferred_read_replica
+            for _, _, partitions in response.topics
+            for result, _ in partitions
+        }
+
+    def aborted(self) -> list[tuple[int, int]]:
+        """Of the last answer: aborted transactions, of all partitions."""
+        response = read_fetch_response(memoryview(self.heard[-1][1]), VERSION)
+        found = [one for _, _, partitions in response.topics for one, _ in partitions]
+        return [txn for one in found for txn in one.aborted or ()]
 
     def told(self) -> dict[int, tuple[int, int, int]]:
         """Of the last answer: (error code, high watermark, bytes of records) by partition."""
