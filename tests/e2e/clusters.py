@@ -24,8 +24,13 @@ bound_librdkafka()  # before any test module imports the consumer
 
 class Cluster(DevCluster):
     """A DevCluster that knows where its doors are. `kill`, `restart`, `terminate`, `configure`,
-    `pid` are inherited.
+    `pid` are inherited. Topics have one replica unless a test asks for more.
     """
+
+    def __init__(self, layout: Layout, *, overrides: Mapping[str, Config] | None = None) -> None:
+        given = dict(overrides or {})
+        controller = {"default.replication.factor": 1, **given.get("controller", {})}
+        super().__init__(layout, overrides={**given, "controller": controller})
 
     def kafka(self, broker: int = 1) -> str:
         """host:port of one broker's Kafka listener."""

@@ -19,6 +19,7 @@ from tidemark.model.ids import (
     ProducerId,
     TopicId,
 )
+from tidemark.model.topics import topic_id_text
 
 StateEpoch = NewType("StateEpoch", int)
 """Raised by the share-coordinator when the state of a share-partition begins again; int32."""
@@ -56,8 +57,8 @@ class SharePartitionKey(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """Form for messages and logs: ``group:topic id in hex-partition``."""
-        return f"{self.group_id}:{self.topic_id.hex()}-{self.partition}"
+        """Form for messages and logs: ``group:topic id-partition``."""
+        return f"{self.group_id}:{topic_id_text(self.topic_id)}-{self.partition}"
 
 
 class StateBatch(NamedTuple):

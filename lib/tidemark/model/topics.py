@@ -1,6 +1,7 @@
 """Topics and partitions by name, and Kafka's rule for a topic's name."""
 
 import re
+from base64 import urlsafe_b64encode
 from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol
 
@@ -26,6 +27,11 @@ class TopicPartition(NamedTuple):
     def __str__(self) -> str:
         """Return Kafka's form, also the name of the partition's directory: ``orders-3``."""
         return f"{self.topic}-{self.partition}"
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """Return a topic id as Kafka's tools print it: base64 for URLs, without padding."""
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def topic_name_problem(name: str) -> str | None:

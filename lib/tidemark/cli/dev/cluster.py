@@ -273,6 +273,7 @@ class DevCluster:
         }
         if member.kind == "controller":
             common["rest.listen"] = f"{HOST}:{ports['rest']}"
+            common["default.replication.factor"] = min(3, self.layout.shape.brokers)
         else:
             common["ops.listen"] = f"{HOST}:{ports['ops']}"
         if member.kind == "broker":

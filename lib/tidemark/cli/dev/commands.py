@@ -10,6 +10,7 @@ import typer
 from tidemark.cli.apps import command_group
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import OutputFormat, OutputOption, print_document, print_rows, say
+from tidemark.runtime.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from tidemark.cli.dev.cluster import DevCluster
@@ -22,12 +23,31 @@ DirectoryOption = Annotated[
     typer.Option("--dir", envvar="TIDEMARK_DIR", help="Directory of data, logs and process files."),
 ]
 
+FirstBrokerIdOption = Annotated[
+    int | None,
+    typer.Option(
+        "--first-broker-id", help="Id of the first broker; the next has one more. Default 1."
+    ),
+]
+
+PortOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--port",
+        metavar="KIND=PORT",
+        help="Move one kind: zookeeper, controller_grpc, rest, client, internal, grpc, ops,"
+        " txn_grpc, txn_ops, share_grpc, share_ops or prometheus. The first of consecutive"
+        " ports; may be repeated.",
+    ),
+]
+
 
 @app.command()
 def up(
     directory: DirectoryOption = Path(".tidemark"),
     *,
     brokers: Annotated[int | None, typer.Option("--brokers", "-n", help="Default 3.")] = None,
+    first_broker_id: FirstBrokerIdOption = None,
     controllers: Annotated[int | None, typer.Option("--controllers", help="Default 2.")] = None,
     txn_coordinators: Annotated[
         int | None,
@@ -41,16 +61,7 @@ def up(
         int | None,
         typer.Option("--base-port", help="First port; all ports are within the next 120."),
     ] = None,
-    port: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--port",
-            metavar="KIND=PORT",
-            help="Move one kind: zookeeper, controller_grpc, rest, client, internal, grpc, ops,"
-            " txn_grpc, txn_ops, share_grpc, share_ops or prometheus. The first of consecutive"
-            " ports; may be repeated.",
-        ),
-    ] = None,
+    port: PortOption = None,
     metrics: Annotated[
         bool | None,
         typer.Option(
@@ -76,17 +87,15 @@ def up(
     kept = Shape.read(Layout(directory).shape_path)
     asked = {
         "brokers": brokers,
+        "first_broker_id": first_broker_id,
         "controllers": controllers,
         "txn_coordinators": txn_coordinators,
         "share_coordinators": share_coordinators,
     }
     switches = {"has_prometheus": metrics, "has_supervisors": supervisors}
     shape = _wanted_shape(kept, {**asked, **switches}, base_port, _read_ports(port or []))
-    # Prometheus can be added to a cluster that runs; everything else takes a restart.
-    unchanged = shape if kept is None else replace(shape, has_prometheus=kept.has_prometheus)
-    removed = kept is not None and kept.has_prometheus and not shape.has_prometheus
-    if kept is not None and (unchanged != kept or removed):
-        _refuse_while_running(DevCluster(Layout(directory, kept)))
+    if kept is not None:
+        _check_change(Layout(directory, kept), shape)
     cluster = DevCluster(Layout(directory, shape), report=say)
     started = cluster.start(timeout)
     if not output.is_table:
@@ -188,11 +197,35 @@ def _wanted_shape(
     return replace(shape, ports=base.changed(ports), **given)
 
 
+def _check_change(kept: "Layout", shape: "Shape") -> None:
+    """Raise CommandError if the cluster cannot take another shape, or has to be stopped for it."""
+    from tidemark.cli.dev.cluster import DevCluster
+
+    _refuse_other_ids(kept, shape)
+    # Prometheus can be added to a cluster that runs; everything else takes a restart.
+    unchanged = replace(shape, has_prometheus=kept.shape.has_prometheus)
+    removed = kept.shape.has_prometheus and not shape.has_prometheus
+    if unchanged != kept.shape or removed:
+        _refuse_while_running(DevCluster(kept))
+
+
 def _refuse_while_running(cluster: "DevCluster") -> None:
     if cluster.running():
         raise CommandError(
             f"a cluster with other options is running in {cluster.layout.directory}",
             hint="tidemark dev down first; its data stays",
+        )
+
+
+def _refuse_other_ids(kept: "Layout", shape: "Shape") -> None:
+    """Raise CommandError if brokers would change their ids, with which their data are marked."""
+    has_data = (kept.directory / "data").exists()
+    if has_data and shape.first_broker_id != kept.shape.first_broker_id:
+        raise CommandError(
+            f"the brokers in {kept.directory} have ids from {kept.shape.first_broker_id}, and keep"
+            " them with their data",
+            hint="choose another --dir, or stop the cluster and remove the directory",
+            code=ExitCode.USAGE,
         )
 
 

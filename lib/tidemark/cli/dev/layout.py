@@ -18,6 +18,7 @@ from tidemark.runtime.exit_codes import ExitCode
 
 HOST: Final = "127.0.0.1"
 NODES_MAX: Final = 9
+BROKER_ID_MAX: Final = 999
 TXN_COORDINATOR: Final = "txn-coordinator"
 SHARE_COORDINATOR: Final = "share-coordinator"
 COORDINATORS: Final = (TXN_COORDINATOR, SHARE_COORDINATOR)
@@ -82,8 +83,14 @@ class Shape:
     has_prometheus: bool = False
     has_supervisors: bool = True
     """True if each service runs as the child of a supervisor (tidemark.runtime.supervisor)."""
+    first_broker_id: int = 1
 
     def __post_init__(self) -> None:
+        if not 0 <= self.first_broker_id <= BROKER_ID_MAX:
+            raise CommandError(
+                f"the first broker id is 0 to {BROKER_ID_MAX}, not {self.first_broker_id}",
+                code=ExitCode.USAGE,
+            )
         least_counts = {"brokers": 1, "controllers": 1}
         for name in ("brokers", "controllers", "txn_coordinators", "share_coordinators"):
             least = least_counts.get(name, 0)
@@ -249,7 +256,8 @@ class Layout:
                 "grpc": ports.grpc + place,
                 "ops": ports.ops + place,
             }
-            yield Member(f"broker-{place + 1}", "broker", place + 1, used)
+            number = self.shape.first_broker_id + place
+            yield Member(f"broker-{number}", "broker", number, used)
 
     def _prometheus(self) -> Iterator[Member]:
         if self.shape.has_prometheus:

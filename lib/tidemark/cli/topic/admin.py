@@ -1,6 +1,5 @@
 """Calls of ``tidemark topic create|list|describe|alter|delete``, and rows of their results."""
 
-import base64
 from collections.abc import Mapping, Sequence
 
 from tidemark.cli.admin_client import open_admin
@@ -8,13 +7,9 @@ from tidemark.cli.output import Row
 from tidemark.client.admin.types import AlterConfig, ConfigEntry, ConfigResource, NewTopic
 from tidemark.client.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from tidemark.client.wire.metadata_cache import PartitionView
+from tidemark.model.topics import topic_id_text
 
 _SET_HERE = "topic"
-
-
-def topic_id_text(topic_id: bytes) -> str:
-    """Return a topic id as Kafka's tools print it: base64 for URLs, without padding."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 async def create(

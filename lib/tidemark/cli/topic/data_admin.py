@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from tidemark.cli.admin_client import open_admin
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import Row
-from tidemark.cli.topic.admin import topic_id_text
 from tidemark.cli.topic.formats import StartAt
 from tidemark.client.admin.admin import Admin
 from tidemark.client.admin.types import ConfigResource, NewTopic
 from tidemark.client.consumer.positions import OffsetSpec
-from tidemark.model.topics import TopicPartition
+from tidemark.model.topics import TopicPartition, topic_id_text
 from tidemark.runtime.exit_codes import ExitCode
 
 _HIGH_WATERMARK = -1

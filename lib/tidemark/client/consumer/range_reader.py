@@ -32,7 +32,7 @@ from tidemark.codec.records import RecordsError, records_payload
 from tidemark.model.backoff import Backoff
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
-from tidemark.model.topics import TopicPartition
+from tidemark.model.topics import TopicPartition, topic_id_text
 from tidemark.runtime.clock import Clock
 
 _BYTES_MIN: Final = 1
@@ -303,7 +303,7 @@ class RangeCursor:
             problem = error_for(
                 ErrorCode.UNKNOWN_TOPIC_ID,
                 f"topic {topic!r} was deleted and created again:"
-                f" its id is {view.topic_id.hex()}, no longer {wanted.hex()}",
+                f" its id is {topic_id_text(view.topic_id)}, no longer {topic_id_text(wanted)}",
             )
             await self._on_problem(problem, deadline, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return None

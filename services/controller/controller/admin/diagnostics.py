@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 from tidemark.model.authorization import Operation
+from tidemark.model.topics import topic_id_text
 from tidemark.runtime.telemetry import levels
 
 from controller.admin import brokers, cluster, configs, groups, health, operations, reassignments
@@ -54,7 +55,7 @@ async def _topics(ctx: AdminContext) -> Any:
     return [
         {
             "name": name,
-            "topic_id": topics[name].topic_id.hex(),
+            "topic_id": topic_id_text(topics[name].topic_id),
             "configs": dict(topics[name].configs),
             "partitions": [
                 {

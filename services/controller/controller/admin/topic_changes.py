@@ -16,7 +16,7 @@ from tidemark.model.authorization import (
     topic_resource,
 )
 from tidemark.model.metadata import ClusterImage
-from tidemark.model.topics import TopicPartition, topic_name_problem
+from tidemark.model.topics import TopicPartition, topic_id_text, topic_name_problem
 
 from controller.admin import configs, topics
 from controller.admin.brokers import require_broker
@@ -103,7 +103,7 @@ async def create(ctx: AdminContext, new: NewTopicInput, *, dry_run: bool = False
         await ctx.until_visible(lambda image: name in image.topics)
     return CreatedTopic(
         topic_name=name,
-        topic_id=None if validate_only else created.topic_id.hex(),
+        topic_id=None if validate_only else topic_id_text(created.topic_id),
         partitions_count=created.partitions,
         replication_factor=created.replication_factor,
     )

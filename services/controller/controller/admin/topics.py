@@ -13,6 +13,7 @@ from tidemark.model.topics import (
     CONSUMER_OFFSETS,
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
+    topic_id_text,
 )
 
 from controller.admin.broker_calls import by_leader
@@ -31,7 +32,10 @@ class TopicView(Model):
     """One topic."""
 
     topic_name: str = Field(examples=["orders"])
-    topic_id: str = Field(description="16 bytes in hex", examples=["0b5c" * 8])
+    topic_id: str = Field(
+        description="as Kafka's tools print it: base64 of 16 bytes",
+        examples=["C1wLXAtcC1wLXAtcC1wLXA"],
+    )
     is_internal: bool = Field(examples=[False])
     replication_factor: int = Field(examples=[3])
     partitions_count: int = Field(examples=[6])
@@ -124,7 +128,7 @@ def topic_view(topic: TopicImage) -> TopicView:
     parts = topic.partitions
     return TopicView(
         topic_name=topic.name,
-        topic_id=topic.topic_id.hex(),
+        topic_id=topic_id_text(topic.topic_id),
         is_internal=is_internal(topic.name),
         replication_factor=max((len(one.replicas) for one in parts), default=0),
         partitions_count=len(parts),

@@ -16,6 +16,7 @@ from tidemark.model.metadata import (
     ClusterImage,
     PartitionImage,
 )
+from tidemark.model.topics import topic_id_text
 from tidemark.runtime.metrics import Tally, Timings
 from tidemark.runtime.telemetry import fields
 
@@ -181,7 +182,9 @@ def _log_topics(before: ClusterImage, delta: ClusterDelta, version: int) -> None
         log.info("topics changed", extra=fields(**shortened("topics", altered), version=version))
     if delta.topics_deleted:
         known = before.topics_by_id
-        gone = [known[one].name if one in known else one.hex() for one in delta.topics_deleted]
+        gone = [
+            known[one].name if one in known else topic_id_text(one) for one in delta.topics_deleted
+        ]
         log.info("topics deleted", extra=fields(**shortened("topics", gone), version=version))
 
 

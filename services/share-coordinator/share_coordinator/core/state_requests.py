@@ -12,7 +12,7 @@ from tidemark.model.share_state import (
     StateSummary,
     WriteState,
 )
-from tidemark.model.topics import Topics
+from tidemark.model.topics import Topics, topic_id_text
 
 from share_coordinator.core.requests import AskStates, AskStatesReply
 from share_coordinator.core.share_states import Outcome, ShareStates
@@ -47,7 +47,7 @@ def _outcomes(
             # Each is judged by the replayed state, which does not have the first one's records yet.
             yield _refuse(one, "the share-partition is named twice in one request")
         elif states.of(one.key) is None and topics.name_of(one.key.topic_id) is None:
-            message = f"there is no topic with id {one.key.topic_id.hex()}"
+            message = f"there is no topic with id {topic_id_text(one.key.topic_id)}"
             yield Outcome((), _refusal(one, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message))
         else:
             yield _judge(states, one, wall_ms)

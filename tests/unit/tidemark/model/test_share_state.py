@@ -28,4 +28,4 @@ def test_terminal_states_are_persisted() -> None:
 
 def test_a_key_is_shown_with_group_topic_and_partition() -> None:
     key = SharePartitionKey("billing", TopicId(bytes(15) + b"\x07"), 3)
-    assert str(key) == "billing:00000000000000000000000000000007-3"
+    assert str(key) == "billing:AAAAAAAAAAAAAAAAAAAABw-3"

@@ -12,6 +12,7 @@ from typing import Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import PartitionImage
+from tidemark.model.topics import topic_id_text
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_wire import read_position
@@ -177,7 +178,7 @@ class ReplicaReports:
 
     def _name(self, one: Unsound) -> str:
         hosted = self._table.by_id.get(one.key)
-        return one.topic_id.hex() if hosted is None else str(hosted.topic_partition)
+        return topic_id_text(one.topic_id) if hosted is None else str(hosted.topic_partition)
 
     # -- suspected batches
 

@@ -58,3 +58,5 @@ def test_internal_topics_have_the_replicas_that_the_cluster_can_have(
     assert config["transaction.state.log.min.isr"] == in_sync
     assert config["share.coordinator.state.topic.replication.factor"] == replicas
     assert config["share.coordinator.state.topic.min.isr"] == in_sync
+    controller = cluster._config(cluster.layout.member("controller-1"))
+    assert controller["default.replication.factor"] == replicas

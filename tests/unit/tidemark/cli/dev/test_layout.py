@@ -64,6 +64,17 @@ def test_names_that_do_not_exist_are_refused_with_those_that_do() -> None:
         Shape(txn_coordinators=-1)
 
 
+def test_broker_ids_may_begin_at_0_with_the_same_ports() -> None:
+    layout = Layout(Path("d"), Shape(brokers=2, first_broker_id=0))
+    brokers = [one for one in layout.members() if one.kind == "broker"]
+    assert [(one.name, one.number, one.ports["client"]) for one in brokers] == [
+        ("broker-0", 0, 9092),
+        ("broker-1", 1, 9093),
+    ]
+    with pytest.raises(CommandError, match="first broker id is 0 to 999, not -1"):
+        Shape(first_broker_id=-1)
+
+
 def test_coordinators_come_last_and_keep_their_own_ports() -> None:
     layout = Layout(Path("d"), Shape(txn_coordinators=2, share_coordinators=1))
     assert [member.name for member in layout.members()][-3:] == [
