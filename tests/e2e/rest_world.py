@@ -11,7 +11,9 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from broker.authorization_config import STANDARD_AUTHORIZER
 from e2e.clusters import Cluster, started_cluster
+from tidemark.cli.dev.cluster import Config
 from tidemark.cli.dev.layout import HOST
 from tidemark.client import AlterConfig, ConfigResource, NewTopic, TopicPartition, sync
 from waiting import PATIENCE_MS, PATIENCE_S, wait_for
@@ -26,6 +28,8 @@ QUIET = "rest-quiet"
 LETTERS = "dlq.workers"
 """Dead-letter queue of the share group with members."""
 TRANSACTION = "rest/payments 1"
+USER = "alice/eu <1>"
+"""User with a password and a quota."""
 RECORDS = 12
 STAYS_MS = 3 * PATIENCE_MS
 """How long the member and the transaction stay without a call: longer than all tests together."""
@@ -118,10 +122,15 @@ def standby(cluster: Cluster) -> int:
 @pytest.fixture(scope="module")
 def rest_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three brokers, two controllers, a txn- and a share-coordinator."""
-    quick = {
+    quick: Config = {
         "offsets.topic.num.partitions": 2,
         "share.coordinator.state.topic.num.partitions": 2,
         "transaction.state.log.num.partitions": 2,
+    }
+    rules: Config = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:root",
+        "allow.everyone.if.no.acl.found": True,
     }
     own = started_cluster(
         tmp_path_factory.mktemp("rest"),
@@ -129,7 +138,7 @@ def rest_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         controllers=2,
         txn_coordinators=1,
         share_coordinators=1,
-        overrides={"broker": quick, "controller": {"rest.rate.per.second": 10_000}},
+        overrides={"broker": {**quick, **rules}, "controller": {"rest.rate.per.second": 10_000}},
     )
     yield own
     own.end()
@@ -193,4 +202,7 @@ def fill(cluster: Cluster, api: Api, held: contextlib.ExitStack) -> None:
         "transactional_id": TRANSACTION,
         "consumer_id": consumers[0]["consumer_id"],
         "operation_id": "none",
+        "user_name": USER,
     }
+    api.ok("setUserPassword", body={"password": "opensesame", "iterations": 4_096})
+    api.ok("alterQuotas", body={"entity": {"user": USER}, "values": {"producer_byte_rate": 10**9}})

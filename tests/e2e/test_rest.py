@@ -18,6 +18,7 @@ from e2e.rest_world import (
     READERS,
     RECORDS,
     TRANSACTION,
+    USER,
     WORKERS,
     Api,
 )
@@ -31,6 +32,14 @@ NEW_VALUE = {"value": "86400000"}
 CHANGE = {"data": [{"name": "retention.ms", "value": "86400000"}], "validate_only": True}
 BROKER_CHANGE = {"data": [{"name": "log.retention.ms", "value": "86400000"}], "validate_only": True}
 DRY = {"dry_run": "true"}
+ACL = {
+    "resource_type": "TOPIC",
+    "resource_name": "another",
+    "principal": "User:alice",
+    "operation": "READ",
+}
+EVERY_ACL = dict.fromkeys(("resource_type", "pattern_type", "operation", "permission"), "ANY")
+QUESTION = {"operation": "READ", "resource_type": "TOPIC", "resource_name": ORDERS}
 RECORD = {"key": {"type": "STRING", "data": "k"}, "value": {"data": {"n": 1}}}
 
 
@@ -138,6 +147,20 @@ GOOD: dict[str, Call] = {
     "listEvents": Call(),
     "getDiagnostics": Call(),
     "listOperations": Call(),
+    "getKafkaAcls": Call(query={"resource_type": "TOPIC", "pattern_type": "MATCH"}),
+    "createKafkaAcls": Call(204, ACL, DRY),
+    "batchCreateKafkaAcls": Call(204, {"data": [ACL, {**ACL, "operation": "WRITE"}]}, DRY),
+    "deleteKafkaAcls": Call(query=EVERY_ACL | DRY),
+    "checkAccess": Call(query={"principal": "User:alice", **QUESTION}),
+    "listUsers": Call(),
+    "getUser": Call(),
+    "setUserPassword": Call(204, {"password": "another"}, DRY),
+    "deleteUser": Call(204, None, DRY),
+    "listQuotas": Call(query={"user": USER}),
+    "alterQuotas": Call(
+        200, {"entity": {"ip": None}, "values": {"connection_creation_rate": 5}}, DRY
+    ),
+    "deleteQuotas": Call(query={"user": USER, **DRY}),
 }
 """Calls that succeed. What changes much is called by tests of its own, or as a dry run here."""
 
@@ -229,6 +252,18 @@ BAD: dict[str, Call] = {
     "listEvents": bad(422, query={"after": -1}),
     "getDiagnostics": NO_CLUSTER,
     "listOperations": bad(422, query={"state": "lost"}),
+    "getKafkaAcls": bad(422, query={"operation": "REED"}),
+    "createKafkaAcls": bad(400, {**ACL, "principal": "alice"}),
+    "batchCreateKafkaAcls": bad(422, {"data": []}),
+    "deleteKafkaAcls": bad(422, query=DRY),
+    "checkAccess": bad(400, query={"principal": "alice", **QUESTION}),
+    "listUsers": bad(400, query={"cursor": "%%%"}),
+    "getUser": bad(404, user_name="nobody"),
+    "setUserPassword": bad(422, {"password": ""}),
+    "deleteUser": bad(404, user_name="nobody"),
+    "listQuotas": bad(400, query={"user": "a", "ip": "10.0.0.1"}),
+    "alterQuotas": bad(400, {"entity": {"user": "a"}, "values": {"producer_byte_rate": -1}}, DRY),
+    "deleteQuotas": bad(404, query={"user": "nobody"}),
     "getOperation": bad(404),
     "cancelOperation": bad(404),
 }
@@ -272,7 +307,7 @@ def test_wrong_input_has_an_error_with_code_and_message(rest: Api, operation: st
 @pytest.mark.feature("AD02")
 @pytest.mark.parametrize(
     ("path", "code"),
-    [("topics/none", 40403), ("topics/rest.orders/partitions/7", 40403), ("quotas", 404)],
+    [("topics/none", 40403), ("topics/rest.orders/partitions/7", 40403), ("schemas", 404)],
 )
 def test_error_codes_are_confluents(rest: Api, path: str, code: int) -> None:
     answer = rest.http.get(f"/v3/clusters/{rest.cluster_id}/{path}")

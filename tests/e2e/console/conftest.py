@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
+from broker.authorization_config import STANDARD_AUTHORIZER
 from e2e.clusters import Cluster, started_cluster
 from e2e.console.watched import Watched
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -42,13 +43,22 @@ def chromium() -> Path:
 
 @pytest.fixture(scope="session")
 def console_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers; they take a batch without a transaction's consent, which then hangs."""
+    """Three brokers, which enforce ACLs where a resource has some. They take a batch without a
+    transaction's consent, which then hangs.
+    """
     shared = started_cluster(
         tmp_path_factory.mktemp("console"),
         brokers=3,
         txn_coordinators=1,
         share_coordinators=1,
-        overrides={"broker": {"transaction.partition.verification.enable": False}},
+        overrides={
+            "broker": {
+                "transaction.partition.verification.enable": False,
+                "authorizer.class.name": STANDARD_AUTHORIZER,
+                "super.users": "User:root",
+                "allow.everyone.if.no.acl.found": True,
+            }
+        },
     )
     yield shared
     shared.end()

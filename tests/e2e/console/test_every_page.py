@@ -16,7 +16,7 @@ from playwright.sync_api import Locator, Page
 
 PAGES_MAX: Final = 120
 _NAME: Final = re.compile(
-    r"^/(topics|brokers|groups|share-groups|dead-letters|transactions|operations|abort)/[^/]+(/[^/]+/\d+)?"
+    r"^/(topics|brokers|groups|share-groups|dead-letters|transactions|operations|abort|access/users)/[^/]+(/[^/]+/\d+)?"
 )
 
 

@@ -2,20 +2,22 @@
 
 from collections.abc import Sequence
 
-from tidemark.cli.acl.bindings import (
-    Row,
-    binding_row,
-    binding_text,
-    operation_name,
-    resource_text,
-)
+from tidemark.cli.acl.bindings import Row, binding_row
 from tidemark.cli.admin_client import open_admin
 from tidemark.cli.failure import CommandError
 from tidemark.client.admin.admin import Admin, ConfigResource
 from tidemark.model.acls import AclBinding, AclEntry, AclFilter, Acls, ResourcePattern
 from tidemark.model.authorization import Operation, Requester, Resource
 from tidemark.model.errors import ErrorCode
-from tidemark.protocol.acl_authorizer import AclAuthorizer, AclPolicy
+from tidemark.plans.access import (
+    POLICY_SETTINGS,
+    binding_words,
+    operation_word,
+    policy_of,
+    resource_words,
+    verdict,
+)
+from tidemark.protocol.acl_authorizer import AclPolicy
 
 
 async def list_all(bootstrap: str, wanted: AclFilter) -> list[Row]:
@@ -36,7 +38,7 @@ async def remove(bootstrap: str, bindings: Sequence[AclBinding]) -> None:
         missing = set(bindings) - set(await admin.describe_acls())
         if missing:
             raise CommandError(
-                f"there is no ACL: {binding_text(min(missing))}"
+                f"there is no ACL: {binding_words(min(missing))}"
                 f" ({ErrorCode.RESOURCE_NOT_FOUND.name})",
                 address=bootstrap,
                 hint="tidemark acl list",
@@ -70,27 +72,27 @@ async def check(
 
 
 def decided(
-    policy: AclPolicy, acls: Acls, requester: Requester, operation: Operation, resource: Resource
+    policy: AclPolicy | None,
+    acls: Acls,
+    requester: Requester,
+    operation: Operation,
+    resource: Resource,
 ) -> Row:
     """Return the row of a decision, which is made as brokers make it."""
-    decision = AclAuthorizer(policy, acls).decide(requester, operation, resource)
+    found = verdict(policy, acls, requester, operation, resource)
     return {
         "principal": requester.principal,
-        "operation": operation_name(operation),
-        "resource": resource_text(resource),
-        "allowed": "yes" if decision.allowed else "no",
-        "because": decision.reason.value,
-        "acl": "-" if decision.binding is None else binding_text(decision.binding),
+        "operation": operation_word(operation),
+        "resource": resource_words(resource),
+        "allowed": "yes" if found.allowed else "no",
+        "because": found.because,
+        "acl": "-" if found.binding is None else binding_words(found.binding),
     }
 
 
-async def _policy(admin: Admin) -> AclPolicy:
-    """Return the super users, and whether resources without an ACL are open, of one broker."""
+async def _policy(admin: Admin) -> AclPolicy | None:
+    """Return the policy of one broker."""
     broker = min(one.broker_id for one in (await admin.describe_cluster()).brokers)
     resource = ConfigResource("broker", str(broker))
     settings = (await admin.describe_configs([resource]))[resource]
-    users, is_open = (
-        settings[name].value or "" for name in ("super.users", "allow.everyone.if.no.acl.found")
-    )
-    names = frozenset(one.strip() for one in users.split(";") if one.strip())
-    return AclPolicy(names, is_open.lower() == "true")
+    return policy_of({name: settings[name].value for name in POLICY_SETTINGS})

@@ -12,24 +12,17 @@ from tidemark.model.authorization import (
     Resource,
     ResourceType,
 )
+from tidemark.plans.access import ALL_WORD, RESOURCE_WORDS, operation_word
 from tidemark.runtime.exit_codes import ExitCode
 
 Row = dict[str, Any]
-
-_ALL: Final = "all"
-_TYPE_NAMES: Final = {
-    ResourceType.TOPIC: "topic",
-    ResourceType.GROUP: "group",
-    ResourceType.CLUSTER: "cluster",
-    ResourceType.TRANSACTIONAL_ID: "transactional-id",
-}
 
 
 def read_operation(text: str) -> int:
     """Return the number of an operation, as ``read``, ``alter-configs`` or ``all``. Raises
     CommandError.
     """
-    names = {_ALL: ALL_OPERATIONS} | {
+    names = {ALL_WORD: ALL_OPERATIONS} | {
         one.name.lower().replace("_", "-"): int(one) for one in Operation
     }
     plain = {name.replace("-", ""): number for name, number in names.items()}
@@ -50,20 +43,10 @@ def one_operation(text: str, resource: Resource) -> Operation:
     if number in has:
         return Operation(number)
     raise CommandError(
-        f"a {_TYPE_NAMES[resource.resource_type]} has no operation {text!r} to check",
-        hint=f"operations: {', '.join(map(operation_name, has))}",
+        f"a {RESOURCE_WORDS[resource.resource_type]} has no operation {text!r} to check",
+        hint=f"operations: {', '.join(map(operation_word, has))}",
         code=ExitCode.USAGE,
     )
-
-
-def operation_name(number: int) -> str:
-    """Return the name of an operation."""
-    if number == ALL_OPERATIONS:
-        return _ALL
-    try:
-        return Operation(number).name.lower().replace("_", "-")
-    except ValueError:
-        return str(number)
 
 
 def read_principal(text: str) -> str:
@@ -103,31 +86,15 @@ def required(resource: Resource | None) -> Resource:
 _ONE: Final = "name one of --topic, --group, --transactional-id, --cluster"
 
 
-def resource_text(resource: Resource) -> str:
-    """Return a resource, as ``topic orders``."""
-    kind = _TYPE_NAMES[resource.resource_type]
-    return kind if resource == CLUSTER else f"{kind} {resource.name}"
-
-
 def binding_row(binding: AclBinding) -> Row:
     """Return the row of a binding."""
     pattern, entry = binding
     return {
-        "resource": _TYPE_NAMES[pattern.resource_type],
+        "resource": RESOURCE_WORDS[pattern.resource_type],
         "name": pattern.name,
         "pattern": "prefixed" if pattern.pattern_type is PatternType.PREFIXED else "literal",
         "principal": entry.principal,
         "host": entry.host,
         "permission": entry.permission.name.lower(),
-        "operation": operation_name(entry.operation),
+        "operation": operation_word(entry.operation),
     }
-
-
-def binding_text(binding: AclBinding) -> str:
-    """Return a binding in one line."""
-    row = binding_row(binding)
-    star = "*" if row["pattern"] == "prefixed" else ""
-    return (
-        f"{row['permission']} {row['operation']} on {row['resource']} {row['name']}{star}"
-        f" to {row['principal']} from {row['host']}"
-    )

@@ -111,10 +111,11 @@ def remove(
     """Remove ACLs, each of them as it was added."""
     from tidemark.cli.acl import admin, bindings
     from tidemark.cli.client_calls import run
+    from tidemark.plans.access import binding_words
 
     resource = bindings.read_resource(topic, group, transactional_id, cluster=cluster)
     wanted = _bindings(principal, operations, resource, prefixed=prefixed, deny=deny, host=host)
-    confirm(f"Remove: {'; '.join(map(bindings.binding_text, wanted))}?", yes=yes)
+    confirm(f"Remove: {'; '.join(map(binding_words, wanted))}?", yes=yes)
     run(admin.remove(bootstrap_for(bootstrap), wanted))
 
 

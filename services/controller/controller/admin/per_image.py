@@ -1,5 +1,5 @@
-"""PerImage and PerTopic: what is computed from the topics of a metadata image, kept until the
-topics change.
+"""PerImage and PerTopic: what is computed from a part of a metadata image, kept until that part
+changes.
 
 A cluster of 10,000 topics has pages that are asked for many times between two changes.
 """
@@ -13,17 +13,25 @@ Value = TypeVar("Value")
 
 
 class PerImage(Generic[Value]):
-    """Value computed once from the topics of an image. Callers must not change it."""
+    """Value computed once from a part of an image, its topics if no other is named. Callers must
+    not change it.
+    """
 
-    def __init__(self, compute: Callable[[ClusterImage], Value]) -> None:
+    def __init__(
+        self,
+        compute: Callable[[ClusterImage], Value],
+        part: Callable[[ClusterImage], object] = lambda image: image.topics,
+    ) -> None:
         self._compute = compute
-        self._topics: Mapping[str, TopicImage] | None = None
+        self._part = part
+        self._seen: object = None
         self._value: Value | None = None
 
     def __call__(self, image: ClusterImage) -> Value:
-        """Return the value for the topics of ``image``."""
-        if self._value is None or image.topics is not self._topics:
-            self._value, self._topics = self._compute(image), image.topics
+        """Return the value for ``image``."""
+        part = self._part(image)
+        if self._value is None or part is not self._seen:
+            self._value, self._seen = self._compute(image), part
         return self._value
 
 

@@ -15,5 +15,11 @@ DONE: Final[Mapping[str, str]] = {
     "leaders-elected": "The preferred leaders have been elected.",
     "moves-started": "The operation has begun.",
     "operation-cancelled": "The operation is being cancelled.",
+    "acl-added": "The ACL has been added.",
+    "acl-removed": "The ACL has been removed.",
+    "password-set": "The password has been set.",
+    "user-removed": "The user has been removed.",
+    "quotas-set": "The quotas have been set.",
+    "quotas-removed": "The quotas have been removed.",
     "moves-cancelled": "The moves have been cancelled.",
 }

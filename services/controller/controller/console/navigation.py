@@ -16,6 +16,7 @@ def navigation(image: ClusterImage) -> tuple[Entry, ...]:
         ("/share-groups", "Share groups", None),
         ("/dead-letters", "Dead letters", None),
         ("/transactions", "Transactions", None),
+        ("/access", "Access", None),
         ("/reassignments", "Reassignments", None),
         ("/operations", "Operations", None),
         ("/events", "Events", None),

@@ -2,6 +2,9 @@
 
 from controller.console import preferences
 from controller.console.pages import (
+    access,
+    access_quotas,
+    access_users,
     brokers,
     dead_letters,
     groups,
@@ -73,5 +76,15 @@ ROUTES = (
     route("transactions", transactions.show_all),
     route("transactions/*", transactions.show),
     route("transactions/*/abort", transactions.show_abort, transactions.abort),
+    route("access", access.show_acls),
+    route("access/add-acl", access.show_add, access.add),
+    route("access/delete-acl", access.show_remove, access.remove),
+    route("access/check", access.show_check),
+    route("access/users", access_users.show_all),
+    route("access/users/*/delete", access_users.show_remove, access_users.remove),
+    route("access/password", access_users.show_password, access_users.set_password),
+    route("access/quotas", access_quotas.show_all),
+    route("access/set-quotas", access_quotas.show_set, access_quotas.set_values),
+    route("access/remove-quotas", access_quotas.show_remove, access_quotas.remove),
     route("abort/*/*/*", transactions.show_abort_at, transactions.abort_at),
 )

@@ -12,6 +12,9 @@ from controller.admin.service import AdminService
 from controller.config import ControllerConfig
 from controller.console.application import OPS_PATHS, Console
 from controller.rest import (
+    access_acls,
+    access_quotas,
+    access_users,
     brokers,
     clusters,
     config_changes,
@@ -51,6 +54,9 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     load.router,
     watching.router,
     operations.router,
+    access_acls.router,
+    access_users.router,
+    access_quotas.router,
 )
 """Routers in order of precedence: `topics/-/configs` comes before `topics/{topic_name}/configs`."""
 

@@ -13,6 +13,7 @@ from controller.rest.operations import OperationData, accepted
 from controller.rest.shapes import Here, Links, Resource
 
 _OK: Final = 200
+_CREATED: Final = 201
 _ACCEPTED: Final = 202
 _NO_CONTENT: Final = 204
 
@@ -39,6 +40,18 @@ def plan_data(here: Links, plan: PlanView) -> PlanData:
 def without_content(method: Callable[..., Decorator], path: str, operation_id: str) -> Decorator:
     """Return the decorator of a request whose answer is 204. ``method`` is that of a router."""
     return method(path, operation_id=operation_id, status_code=_NO_CONTENT, response_model=None)
+
+
+def created(router: APIRouter, path: str, operation_id: str) -> Decorator:
+    """Return the decorator of a POST whose answer is 201 without content; 204 in a dry run."""
+    return router.post(
+        path,
+        operation_id=operation_id,
+        status_code=_CREATED,
+        responses={_NO_CONTENT: {"description": "valid; nothing was changed"}},
+        response_model=None,
+        response_class=Response,
+    )
 
 
 def done() -> Response:

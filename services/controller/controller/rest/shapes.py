@@ -1,7 +1,7 @@
 """Shapes of answers: resources and collections with links, as in Confluent's REST v3."""
 
 from typing import Annotated, Generic, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlencode
 
 from fastapi import Depends, Path, Query, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -88,6 +88,10 @@ class Links:
             text = str(segment)
             path += quote(text, safe=":") if text.startswith(":") else "/" + quote(text, safe="-")
         return f"{self.base}/v3/clusters/{quote(self.cluster_id, safe='')}{path}"
+
+    def with_query(self, *segments: object, **values: str | list[str]) -> str:
+        """Return the URL of a path within the cluster, with a query."""
+        return f"{self.url(*segments)}?{urlencode(values, doseq=True)}"
 
     def to(self, *segments: object) -> Relationship:
         """Return the link to a path within the cluster."""

@@ -35,7 +35,7 @@ for (const part of document.querySelectorAll("[data-shown-for]")) {
 }
 
 // Keys: / filters, g and a letter goes to a page, ? lists them.
-const pages = { o: "/", b: "/brokers", t: "/topics", c: "/groups", s: "/share-groups", d: "/dead-letters", x: "/transactions", r: "/reassignments" };
+const pages = { o: "/", b: "/brokers", t: "/topics", c: "/groups", s: "/share-groups", d: "/dead-letters", x: "/transactions", a: "/access", r: "/reassignments" };
 let went = 0;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;

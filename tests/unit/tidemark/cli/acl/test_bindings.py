@@ -1,7 +1,6 @@
 import pytest
 from tidemark.cli.acl.admin import decided
 from tidemark.cli.acl.bindings import (
-    binding_text,
     one_operation,
     read_operation,
     read_principal,
@@ -24,6 +23,7 @@ from tidemark.model.authorization import (
     ResourceType,
     topic_resource,
 )
+from tidemark.plans.access import binding_words
 from tidemark.protocol.acl_authorizer import AclPolicy
 
 PATTERN = ResourcePattern(ResourceType.TOPIC, "or", PatternType.PREFIXED)
@@ -59,7 +59,7 @@ def test_a_check_names_the_acl_that_decides() -> None:
     asked = (Requester("User:alice", ""), Operation.DESCRIBE, topic_resource("orders"))
     row = decided(AclPolicy(), acls, *asked)
     assert (row["allowed"], row["because"]) == ("yes", "allowed by an ACL")
-    assert row["acl"] == binding_text(AclBinding(PATTERN, READ))
+    assert row["acl"] == binding_words(AclBinding(PATTERN, READ))
     assert row["acl"] == "allow read on topic or* to User:alice from *"
     nobody = (Requester("User:bob", ""), *asked[1:])
     assert decided(AclPolicy(), acls, *nobody)["acl"] == "-"
