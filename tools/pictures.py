@@ -7,6 +7,7 @@ chromium.
 
 import contextlib
 import json
+import secrets
 import shutil
 import sys
 import tempfile
@@ -14,12 +15,23 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, sync_playwright
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.layout import HOST, Layout
 from tidemark.cli.failure import CommandError
 from tidemark.client import AlterConfig, ConfigResource, NewTopic, sync
+from tidemark.model.acls import (
+    ALL_OPERATIONS,
+    AclBinding,
+    AclEntry,
+    PatternType,
+    Permission,
+    ResourcePattern,
+)
+from tidemark.model.authorization import Operation, ResourceType
+from tidemark.model.quotas import QuotaEntity
 from tidemark.runtime.exit_codes import ExitCode
 
 ROOT: Final = Path(__file__).parents[1]
@@ -29,11 +41,26 @@ _WAIT_MS: Final = 60_000
 _RECORDS: Final = 600
 _POINTS: Final = 12
 _TOPICS: Final = {"orders": 6, "payments": 3, "clicks": 12, "searches": 8}
+_UNEVEN: Final = "returns"
+"""Topic for whose replicas there is a better plan."""
 _GROUP: Final = "billing"
 _WORKERS: Final = "invoice-printers"
 _MAILERS: Final = "mailers"
 _QUEUE: Final = "dlq.mailers"
 _TRANSACTION: Final = "payments-1"
+_ENFORCED: Final = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+    "allow.everyone.if.no.acl.found": True,
+}
+_QUESTION: Final = urlencode(
+    {
+        "principal": "User:shop",
+        "operation": "READ",
+        "resource_type": "TOPIC",
+        "resource_name": "payments",
+    }
+)
 _FLAGS: Final = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run")
 _LOADED: Final = (
     "() => [...document.querySelectorAll('[data-part]')].every("
@@ -49,6 +76,8 @@ class Picture(NamedTuple):
     width: int = 1_200
     height: int = 800
     is_dark: bool = False
+    press: str = ""
+    """Button to press first."""
 
 
 ALL: Final = (
@@ -61,6 +90,10 @@ ALL: Final = (
     Picture("share-group", f"/share-groups/{_WORKERS}"),
     Picture("dead-letters", f"/dead-letters/{_MAILERS}"),
     Picture("transactions", "/transactions"),
+    Picture("brokers", "/brokers"),
+    Picture("reassignments", "/reassignments", height=1_100, press="Show the plan"),
+    Picture("access", "/access"),
+    Picture("may-x-do-y", f"/access/check?{_QUESTION}"),
 )
 
 
@@ -97,6 +130,8 @@ def take(browser: Browser, address: str, picture: Picture) -> Path:
     context.set_default_timeout(_WAIT_MS)
     page = context.new_page()
     page.goto(picture.path)
+    if picture.press:
+        page.get_by_role("button", name=picture.press).click()
     page.wait_for_function(_LOADED)
     path = PICTURES / f"{picture.name}.png"
     page.screenshot(path=path)
@@ -115,11 +150,12 @@ def cluster(directory: Path) -> Iterator[str]:
     layout = Layout.on_free_ports(
         directory, brokers=3, controllers=2, txn_coordinators=1, share_coordinators=1
     )
-    running = DevCluster(layout)
+    running = DevCluster(layout, overrides={"broker": _ENFORCED})
     try:
         running.start()
         with contextlib.ExitStack() as held:
             fill(layout.bootstrap, held)
+            grant(layout.bootstrap)
             address = f"http://{HOST}:{layout.member('controller-1').ports['rest']}"
             measure(layout.bootstrap, address)
             yield address
@@ -131,6 +167,7 @@ def fill(servers: str, held: contextlib.ExitStack) -> None:
     """Write records; begin to read as a group, as a share group and in a transaction."""
     with sync.Admin(servers) as admin:
         admin.create_topics([NewTopic(name, count, 3) for name, count in _TOPICS.items()])
+        admin.create_topics([NewTopic(_UNEVEN, assignments=[(1, 2)] * 8)])
         admin.create_topics(
             [NewTopic(_QUEUE, 1, 3, {"errors.deadletterqueue.group.enable": "true"})]
         )
@@ -159,6 +196,36 @@ def fill(servers: str, held: contextlib.ExitStack) -> None:
     writer.init()
     writer.begin()
     writer.send("payments", b'{"amount": 4200, "currency": "EUR"}', partition=0)
+
+
+def grant(servers: str) -> None:
+    """Add users, ACLs and a quota. The other clients here are anonymous, and may do everything."""
+    allowed = [
+        (ResourcePattern(ResourceType.TOPIC, "*"), "User:ANONYMOUS", ALL_OPERATIONS),
+        (ResourcePattern(ResourceType.GROUP, "*"), "User:ANONYMOUS", ALL_OPERATIONS),
+        (ResourcePattern(ResourceType.TOPIC, "orders"), "User:shop", Operation.WRITE),
+        (
+            ResourcePattern(ResourceType.TOPIC, "pay", PatternType.PREFIXED),
+            "User:billing",
+            Operation.READ,
+        ),
+        (ResourcePattern(ResourceType.GROUP, "billing"), "User:billing", Operation.READ),
+        (
+            ResourcePattern(ResourceType.TRANSACTIONAL_ID, "payments-1"),
+            "User:billing",
+            Operation.WRITE,
+        ),
+    ]
+    acls = [
+        AclBinding(pattern, AclEntry(principal, "*", operation, Permission.ALLOW))
+        for pattern, principal, operation in allowed
+    ]
+    denied = AclEntry("User:shop", "*", Operation.READ, Permission.DENY)
+    acls.append(AclBinding(ResourcePattern(ResourceType.TOPIC, "payments"), denied))
+    with sync.Admin(servers) as admin:
+        admin.set_passwords(dict.fromkeys(("billing", "shop"), secrets.token_hex()))
+        admin.alter_quotas({QuotaEntity(user="shop"): {"producer_byte_rate": 10 * 2**20}})
+        admin.create_acls(acls)
 
 
 def give_up(servers: str) -> None:

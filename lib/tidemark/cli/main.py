@@ -26,14 +26,22 @@ GROUPS: Final[Mapping[str, GroupPlace]] = {
         "tidemark.cli.topic.data_commands", "Create, describe, change, write and read topics."
     ),
     "cluster": GroupPlace(
-        "tidemark.cli.cluster.commands",
-        "Show brokers and health, elect leaders, move replicas.",
+        "tidemark.cli.cluster.rest_commands",
+        "Show brokers and health, elect leaders, move replicas, drain brokers.",
+    ),
+    "operations": GroupPlace(
+        "tidemark.cli.operations.commands",
+        "List, show and cancel long actions: moves, drains, decommissions.",
+    ),
+    "events": GroupPlace(
+        "tidemark.cli.events.commands",
+        "List and watch what changes: leaders, ISRs, brokers, topics, settings.",
     ),
     "group": GroupPlace(
-        "tidemark.cli.group.commands", "List, describe, reset and delete consumer groups."
+        "tidemark.cli.group.rest_commands", "List, describe, reset and delete consumer groups."
     ),
     "share": GroupPlace(
-        "tidemark.cli.share.commands", "List, describe, consume and reset share groups."
+        "tidemark.cli.share.rest_commands", "List, describe, consume and reset share groups."
     ),
     "config": GroupPlace(
         "tidemark.cli.config.commands", "Show and change settings of topics, brokers and groups."

@@ -69,6 +69,14 @@ GrpcBootstrapOption = Annotated[
         help="gRPC addresses of brokers; default: the setting grpc-bootstrap.",
     ),
 ]
+RestOption = Annotated[
+    str | None,
+    typer.Option(
+        "--rest",
+        metavar="HOST:PORT,...",
+        help="REST addresses of controllers; default: the setting rest.",
+    ),
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 

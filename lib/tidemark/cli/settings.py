@@ -17,6 +17,7 @@ from tidemark.cli.failure import CommandError
 from tidemark.runtime.exit_codes import ExitCode
 
 EMBEDDED: Final = ".tidemark"
+_ADDRESSES: Final = ("bootstrap", "grpc-bootstrap", "rest")
 _TIMEOUT_MS_MAX: Final = 3_600_000
 
 
@@ -47,6 +48,7 @@ class Setting(NamedTuple):
 SETTINGS: Final[Mapping[str, Setting]] = {
     "bootstrap": Setting("Kafka addresses of some brokers: HOST:PORT,...", "127.0.0.1:9092"),
     "grpc-bootstrap": Setting("gRPC addresses of some brokers: HOST:PORT,...", "127.0.0.1:9292"),
+    "rest": Setting("REST addresses of some controllers: HOST:PORT,...", "127.0.0.1:8080"),
     "output": Setting("format of results", "table", choices=("table", "wide", "json", "yaml")),
     "timeout-ms": Setting(
         "time for one administrative call with its retries, in ms", "60000", 100, _TIMEOUT_MS_MAX
@@ -168,8 +170,8 @@ def look_up(name: str) -> Found:
 
 
 def address(name: str) -> str:
-    """Return ``bootstrap`` or ``grpc-bootstrap``, and print where other addresses than the default
-    were found.
+    """Return the value of a setting that is an address, and print where another one than the
+    default was found.
     """
     found = look_up(name)
     assert found.value is not None, "addresses have a default"
@@ -202,7 +204,7 @@ def embedded_directory() -> Path | None:
 
 def _embedded(name: str) -> Found | None:
     """Return the address of an embedded cluster; None for other settings, or without one."""
-    if name not in ("bootstrap", "grpc-bootstrap"):
+    if name not in _ADDRESSES:
         return None
     directory = embedded_directory()
     if directory is None:
@@ -213,5 +215,9 @@ def _embedded(name: str) -> Found | None:
     if shape is None:
         return None
     layout = Layout(directory, shape)
-    found = layout.bootstrap if name == "bootstrap" else layout.grpc_bootstrap
+    found = {
+        "bootstrap": lambda: layout.bootstrap,
+        "grpc-bootstrap": lambda: layout.grpc_bootstrap,
+        "rest": lambda: layout.rest_addresses,
+    }[name]()
     return Found(found, f"cluster in {directory}")

@@ -22,7 +22,7 @@ from tidemark.cli.output import (
 )
 from tidemark.runtime.exit_codes import ExitCode
 
-app = command_group("Show brokers and health, elect leaders, move replicas.")
+app = command_group("Show brokers and health, elect leaders, move replicas, drain brokers.")
 app.add_typer(reassign_app, name="reassign")
 
 NAMES_SHOWN_MAX = 20

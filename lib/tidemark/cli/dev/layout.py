@@ -213,6 +213,12 @@ class Layout:
         return ",".join(f"{HOST}:{port}" for port in ports)
 
     @property
+    def rest_addresses(self) -> str:
+        """REST addresses of the controllers."""
+        members = (one for one in self.members() if one.kind == "controller")
+        return ",".join(f"{HOST}:{one.ports['rest']}" for one in members)
+
+    @property
     def zookeeper_connect(self) -> str:
         """Address of ZooKeeper with the cluster's chroot."""
         return f"{HOST}:{self.shape.ports.zookeeper}/tidemark"

@@ -7,13 +7,16 @@ _BYTES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 UNKNOWN: Final = "–"
+_WITHOUT_FRACTION: Final = 1_000
 
 
 def number(value: float | None) -> str:
     """Return a count with separators of thousands: 1,234,567."""
     if value is None:
         return UNKNOWN
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    if isinstance(value, int) or value >= _WITHOUT_FRACTION:
+        return f"{round(value):,}"
+    return f"{value:,.1f}"
 
 
 def size(count: float | None) -> str:

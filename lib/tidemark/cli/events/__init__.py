@@ -1,0 +1,1 @@
+"""``tidemark events``: what changed lately."""

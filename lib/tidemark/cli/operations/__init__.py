@@ -1,0 +1,1 @@
+"""``tidemark operations``: long actions of the cluster."""
