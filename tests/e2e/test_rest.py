@@ -275,7 +275,7 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
-@pytest.mark.feature("AD01")
+@pytest.mark.feature("AD01", "X04")
 def test_every_path_of_the_document_is_called_with_right_and_with_wrong_input(rest: Api) -> None:
     assert rest.document["openapi"].startswith("3.1")
     assert set(rest.operations()) == set(BAD) == {*GOOD, *ELSEWHERE}

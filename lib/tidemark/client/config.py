@@ -105,6 +105,8 @@ class ProducerConfig(ClientConfig):
     """
     transaction_timeout_ms: int = 60_000
     """Time after which the coordinator aborts an open transaction."""
+    tracing_enable: bool = False
+    """Make an OpenTelemetry span of each record, and add its context as header ``traceparent``."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -191,6 +193,8 @@ class ConsumerConfig(ClientConfig):
     """The consumer group; required by ``subscribe`` and ``commit``."""
     group_instance_id: str | None = None
     """Static membership: the member keeps its partitions over restarts shorter than its session."""
+    tracing_enable: bool = False
+    """Make an OpenTelemetry span of each poll, with links to the ``traceparent`` of its records."""
     client_rack: str | None = None
     """Rack of this consumer: with replica.selector.class on the brokers, it reads from followers in
     this rack over transport='kafka' (KIP-392).

@@ -25,6 +25,7 @@ from tidemark.client.errors import (
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
+from tidemark.client.spans import ClientSpans
 from tidemark.client.wire.session import Session
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
@@ -63,6 +64,11 @@ class Consumer:
             None
             if self.config.group_id is None
             else ConsumerGroup(self._session, self._fetcher, self.config, self._clock)
+        )
+        self._spans = (
+            ClientSpans(self.config.client_id, self.config.group_id)
+            if self.config.tracing_enable
+            else None
         )
         self._turn = 0
         self._iterated = 0
@@ -272,16 +278,28 @@ class Consumer:
         if records_max <= 0:
             raise ValueError(f"max_records is {records_max}; it must be above 0")
         deadline = Deadline.after(timeout_ms, self._clock.now_ms())
+        began_ms = self._clock.wall_ms()
         while True:
             if self._group is not None:
                 await self._group.attend()
             records = self._take(records_max)
+            if records and self._spans is not None:
+                self._note(self._spans, records, began_ms)
             if records or deadline.passed(self._clock.now_ms()):
                 self._fetcher.launch()
                 return records
             for state in self._fetcher.states.values():
                 self._check(state)
             await self._advance(deadline)
+
+    @staticmethod
+    def _note(spans: ClientSpans, records: Sequence[ConsumerRecord], began_ms: int) -> None:
+        spans.polled(
+            (one.topic for one in records),
+            (one.headers for one in records),
+            began_ms=began_ms,
+            count=len(records),
+        )
 
     def __aiter__(self) -> Self:
         """Iterate over records without end: ``async for record in consumer``.
@@ -294,7 +312,11 @@ class Consumer:
         """Wait for the next record and return it."""
         self._iterated += 1
         group = self._group
-        if self._iterated % _LAUNCH_EVERY and not (group is not None and group.wants_attention):
+        if (
+            self._spans is None
+            and self._iterated % _LAUNCH_EVERY
+            and not (group is not None and group.wants_attention)
+        ):
             records = self._take(1)
             if records:
                 return records[0]

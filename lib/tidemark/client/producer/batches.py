@@ -1,7 +1,7 @@
 """A producer's batch of one partition, and the delivery of each of its records."""
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
@@ -225,6 +225,20 @@ class Delivery:
         assert self._batch.resolved, "not done: await the delivery instead"
         self._batch.observed = True
         return self._batch.error
+
+    def when_done(self, call: Callable[[int, ClientError | None], None]) -> None:
+        """Call a function with the record's offset (-1: not known) and failure once it is done. It
+        does not count as a look at the failure.
+        """
+        batch = self._batch
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        batch.waiters.append(waiter)
+
+        def tell(_: asyncio.Future[None]) -> None:
+            is_known = batch.base_offset >= 0
+            call(batch.base_offset + self._index if is_known else -1, batch.error)
+
+        waiter.add_done_callback(tell)
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
         """Wait for the acknowledgement. Raises the record's failure."""

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -28,6 +29,7 @@ from tidemark.client.producer.batches import Delivery, EncodedRecords, Header, R
 from tidemark.client.producer.partition_queue import PartitionQueue
 from tidemark.client.producer.partitioner import Partitioner, StickyChoice, partition_for_key
 from tidemark.client.producer.sender import Sender
+from tidemark.client.spans import ClientSpans, ended
 from tidemark.client.wire.metadata_cache import TopicView
 from tidemark.client.wire.session import Session
 from tidemark.codec.record_batch import Buffer
@@ -112,6 +114,7 @@ class Producer:
             )
         )
         self._sender: Sender | None = None
+        self._spans = ClientSpans(self.config.client_id) if self.config.tracing_enable else None
 
     async def start(self) -> Self:
         """Start the producer; ``async with`` does this.
@@ -217,6 +220,9 @@ class Producer:
             route = self._route(topic)
             if route is None:
                 raise _not_ready(topic)
+        span = None
+        if self._spans is not None:
+            span, headers = self._spans.send(topic, headers)
         if headers or type(value) is not bytes or not (key is None or type(key) is bytes):
             value, key, headers = _checked(value, key, headers)
             size_bytes = record_bytes(key, value, headers)
@@ -235,6 +241,8 @@ class Producer:
             delivery = accumulator.append(queue, record, size_bytes, self._now())
         if accumulator.wakes_sender:
             self._wake_sender()
+        if span is not None:
+            delivery.when_done(partial(ended, span, partition))
         return delivery
 
     async def send_encoded(
