@@ -89,7 +89,7 @@ def test_the_end_of_a_crashed_leader_is_recorded(
     assert producer.flush(PATIENCE_S) == 0
 
 
-@pytest.mark.feature("G04")
+@pytest.mark.feature("G04", "Y13")
 def test_a_crashed_follower_leaves_the_isr_at_once(tmp_path: Path) -> None:
     """Not after the lag time, which is longer than the test's patience here."""
     lag = str(4_000 * int(PATIENCE_S))
@@ -180,6 +180,7 @@ def live_znodes(cluster: Cluster) -> dict[str, str]:
     return found
 
 
+@pytest.mark.feature("Y13")
 def test_other_services_take_over_at_once_too(long_lived: Cluster) -> None:
     (active,) = (name for name in live_znodes(long_lived) if name.startswith("controller"))
     crash(long_lived, active)

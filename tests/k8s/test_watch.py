@@ -58,7 +58,7 @@ def counted(release: Release, metric: str, label: str) -> float:
     return total
 
 
-@pytest.mark.feature("KU29", "KU31", "KU32", "X03", "Y09")
+@pytest.mark.feature("KU29", "KU31", "KU32", "X03", "Y09", "Y15")
 @pytest.mark.usefixtures("nodes")
 def test_the_watch_refuses_two_lost_nodes_and_replaces_one(
     watched: Release, load: Load, measured: Measure
