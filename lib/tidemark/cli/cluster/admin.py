@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tidemark.cli.admin_client import open_admin
+from tidemark.cli.admin_client import open_cluster_admin
 from tidemark.cli.failure import CommandError
-from tidemark.client.admin.admin import Admin
+from tidemark.client.admin.cluster_admin import ClusterAdmin
 from tidemark.client.admin.types import ConfigResource
 from tidemark.client.wire.metadata_cache import PartitionView
 from tidemark.model.errors import ErrorCode
@@ -19,7 +19,7 @@ _MIN_ISR: Final = "min.insync.replicas"
 
 async def brokers(bootstrap: str) -> list[Row]:
     """Return a row for each live broker, with the numbers of its leaderships and replicas."""
-    async with open_admin(bootstrap) as admin:
+    async with open_cluster_admin(bootstrap) as admin:
         cluster = await admin.describe_cluster()
         partitions = [one for _, one in _partitions(await admin.describe_topics())]
     return [
@@ -39,7 +39,7 @@ async def health(bootstrap: str) -> Row:
     """Return what is wrong: brokers that are not alive, partitions without a leader, below their
     min.insync.replicas, or with replicas that are not in sync.
     """
-    async with open_admin(bootstrap) as admin:
+    async with open_cluster_admin(bootstrap) as admin:
         cluster = await admin.describe_cluster()
         states = await partition_states(admin)
     alive = [broker.broker_id for broker in cluster.brokers]
@@ -62,7 +62,7 @@ async def health(bootstrap: str) -> Row:
     }
 
 
-async def partition_states(admin: Admin) -> list[PartitionState]:
+async def partition_states(admin: ClusterAdmin) -> list[PartitionState]:
     """Return the state of every partition, with the min.insync.replicas of its topic."""
     topics = await admin.describe_topics()
     resources = [ConfigResource("topic", name) for name in topics]
@@ -87,7 +87,7 @@ async def partition_states(admin: Admin) -> list[PartitionState]:
 
 async def can_restart(bootstrap: str, broker_id: int) -> Row:
     """Return the risks of a restart of one broker. Raises CommandError for an unknown one."""
-    async with open_admin(bootstrap) as admin:
+    async with open_cluster_admin(bootstrap) as admin:
         alive = [broker.broker_id for broker in (await admin.describe_cluster()).brokers]
         states = await partition_states(admin)
         used = {each for state in states for each in state.replicas}
@@ -117,7 +117,7 @@ async def can_restart(bootstrap: str, broker_id: int) -> Row:
     }
 
 
-async def _caught_up(admin: Admin, alive: Sequence[int]) -> dict[TopicPartition, set[int]]:
+async def _caught_up(admin: ClusterAdmin, alive: Sequence[int]) -> dict[TopicPartition, set[int]]:
     """Return the brokers whose replica of a partition lacks no record."""
     found: dict[TopicPartition, set[int]] = {}
     for directory in await admin.describe_log_dirs(alive):
@@ -129,7 +129,7 @@ async def _caught_up(admin: Admin, alive: Sequence[int]) -> dict[TopicPartition,
 
 async def log_dirs(bootstrap: str, broker_ids: Sequence[int]) -> list[Row]:
     """Return a row for each log directory, with the sizes of its replicas."""
-    async with open_admin(bootstrap) as admin:
+    async with open_cluster_admin(bootstrap) as admin:
         directories = await admin.describe_log_dirs(broker_ids or None)
     return [
         {
@@ -158,7 +158,7 @@ async def elect_leaders(
     bootstrap: str, partitions: Sequence[TopicPartition] | None, *, unclean: bool
 ) -> list[Row]:
     """Return a row for each of ``partitions``; with None, for all that needed an election."""
-    async with open_admin(bootstrap) as admin:
+    async with open_cluster_admin(bootstrap) as admin:
         results = await admin.elect_leaders(partitions, unclean=unclean)
     return [
         {"topic": topic, "partition": partition, "result": _word(code), "error": code.name}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tidemark.cli.admin_client import open_admin
+from tidemark.cli.admin_client import open_cluster_admin
 from tidemark.cli.failure import CommandError
 from tidemark.client.admin.types import AlterConfig, ConfigEntry, ConfigResource
 from tidemark.model.config_values import in_ms
@@ -48,7 +48,7 @@ async def change(
     """Change settings, all or none; return a row for each, with its value before and after. Raises
     ClientConfigError.
     """
-    async with open_admin(bootstrap) as admin:
+    async with open_cluster_admin(bootstrap) as admin:
         before = (await admin.describe_configs([resource]))[resource]
         await admin.alter_configs({resource: changes}, validate_only=validate_only)
     return [
@@ -64,7 +64,7 @@ async def change(
 
 
 async def _entries(bootstrap: str, resource: ConfigResource) -> dict[str, ConfigEntry]:
-    async with open_admin(bootstrap) as admin:
+    async with open_cluster_admin(bootstrap) as admin:
         return (await admin.describe_configs([resource], with_documentation=True))[resource]
 
 

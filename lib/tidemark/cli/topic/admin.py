@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tidemark.cli.admin_client import open_admin
+from tidemark.cli.admin_client import open_cluster_admin
 from tidemark.cli.output import Row
 from tidemark.client.admin.types import AlterConfig, ConfigEntry, ConfigResource, NewTopic
 from tidemark.client.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
@@ -17,7 +17,7 @@ async def create(
 ) -> list[Row]:
     """Create topics one by one; return a row for each. Raises ClientError."""
     rows: list[Row] = []
-    async with open_admin(bootstrap) as admin:
+    async with open_cluster_admin(bootstrap) as admin:
         for topic in topics:
             try:
                 created = await admin.create_topics([topic], validate_only=validate_only)
@@ -41,7 +41,7 @@ async def create(
 
 async def list_all(bootstrap: str, *, internal: bool) -> list[Row]:
     """Return name, partitions, replicas and leaderless partitions of every topic."""
-    async with open_admin(bootstrap) as admin:
+    async with open_cluster_admin(bootstrap) as admin:
         topics = await admin.describe_topics()
     return [
         {
@@ -60,7 +60,7 @@ async def describe(bootstrap: str, names: Sequence[str], *, all_configs: bool) -
     UnknownTopicOrPartitionError.
     """
     resources = [ConfigResource("topic", name) for name in names]
-    async with open_admin(bootstrap) as admin:
+    async with open_cluster_admin(bootstrap) as admin:
         topics = await admin.describe_topics(names)
         configs = await admin.describe_configs(resources)
     return [
@@ -103,7 +103,7 @@ async def alter(
     validate_only: bool,
 ) -> None:
     """Change the configuration, then the partitions: a failure of the first changes nothing."""
-    async with open_admin(bootstrap) as admin:
+    async with open_cluster_admin(bootstrap) as admin:
         if changes:
             resource = ConfigResource("topic", name)
             await admin.alter_configs({resource: changes}, validate_only=validate_only)
@@ -114,7 +114,7 @@ async def alter(
 async def delete(bootstrap: str, names: Sequence[str], *, if_exists: bool) -> list[Row]:
     """Delete topics one by one. Raises UnknownTopicOrPartitionError unless ``if_exists``."""
     rows: list[Row] = []
-    async with open_admin(bootstrap) as admin:
+    async with open_cluster_admin(bootstrap) as admin:
         for name in names:
             try:
                 await admin.delete_topics([name])
