@@ -74,7 +74,13 @@ def verdict(
     if policy is None:
         words = f"brokers enforce no ACLs: {AUTHORIZER} is not set"
         return Verdict(allowed=True, rule=Rule.NO_AUTHORIZER, because=words)
-    decision = AclAuthorizer(policy, acls).decide(requester, operation, resource)
+    # An index of all ACLs would cost much for one question.
+    covering = {
+        pattern: entries
+        for pattern, entries in acls.items()
+        if pattern.resource_type is resource.resource_type and pattern.covers(resource.name)
+    }
+    decision = AclAuthorizer(policy, covering).decide(requester, operation, resource)
     rule = _RULES.get(decision.reason, Rule.DEFAULT)
     return Verdict(decision.allowed, rule, decision.reason.value, decision.binding)
 

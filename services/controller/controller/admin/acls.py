@@ -327,9 +327,9 @@ def _binding(one: AclInput) -> AclBinding:
         raise from_cluster(refused) from None
 
 
-def exactly(one: AclView) -> AclFilter:
+def exactly(one: AclBinding) -> AclFilter:
     """Return the filter that selects this ACL and no other."""
-    pattern, entry = _binding(AclInput.model_validate(one.model_dump()))
+    pattern, entry = one
     return AclFilter(
         pattern.resource_type,
         pattern.name,

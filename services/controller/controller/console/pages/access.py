@@ -5,7 +5,7 @@ from typing import Any, Final, get_args
 
 from pydantic import ValidationError
 from starlette.responses import Response
-from tidemark.model.acls import AclFilter
+from tidemark.model.acls import AclBinding, AclFilter
 from tidemark.model.authorization import SUPPORTED_OPERATIONS, ResourceType
 from tidemark.plans.access import RESOURCE_WORDS
 
@@ -163,25 +163,27 @@ def resource_words(kind: str, name: str) -> list[str]:
 
 async def show_remove(visit: Visit) -> Response:
     """Ask before an ACL is removed."""
-    return _removal(_named(visit)).ask(visit)
+    return _removal(acls.view(_named(visit))).ask(visit)
 
 
 async def remove(visit: Visit, form: Form) -> Response:
     """Remove the ACL that the URL names."""
-    one = _named(visit)
+    found = _named(visit)
 
     async def change() -> None:
-        await acls.delete(visit.admin, acls.exactly(one), dry_run=False)
+        await acls.delete(visit.admin, acls.exactly(found), dry_run=False)
 
-    return await _removal(one).carry_out(visit, form, change, then="/access", done="acl-removed")
+    return await _removal(acls.view(found)).carry_out(
+        visit, form, change, then="/access", done="acl-removed"
+    )
 
 
-def _named(visit: Visit) -> AclView:
+def _named(visit: Visit) -> AclBinding:
     """Return the ACL that the query names. Raises NotFoundError without it."""
     for found in acls.listed(visit.admin, AclFilter()):
-        one = acls.view(found)
-        if all(visit.query.get(key) == value for key, value in one.model_dump().items()):
-            return one
+        names = acls.view(found).model_dump()
+        if all(visit.query.get(key) == value for key, value in names.items()):
+            return found
     raise NotFoundError("There is no such ACL, or no longer. The list of ACLs has those that are.")
 
 
