@@ -38,6 +38,8 @@ ROOT: Final = Path(__file__).parents[1]
 PICTURES: Final = ROOT / "docs/operating/pictures"
 BYTES_MAX: Final = 150_000
 _WAIT_MS: Final = 60_000
+_STAYS_MS: Final = 900_000
+"""Time for which the transaction stays open: longer than all pictures take."""
 _RECORDS: Final = 600
 _POINTS: Final = 12
 _TOPICS: Final = {"orders": 6, "payments": 3, "clicks": 12, "searches": 8}
@@ -192,7 +194,11 @@ def fill(servers: str, held: contextlib.ExitStack) -> None:
     while not worker.poll(timeout_ms=500):
         pass
     give_up(servers)
-    writer = held.enter_context(sync.TransactionalProducer(servers, transactional_id=_TRANSACTION))
+    writer = held.enter_context(
+        sync.TransactionalProducer(
+            servers, transactional_id=_TRANSACTION, transaction_timeout_ms=_STAYS_MS
+        )
+    )
     writer.init()
     writer.begin()
     writer.send("payments", b'{"amount": 4200, "currency": "EUR"}', partition=0)
