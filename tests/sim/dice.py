@@ -19,11 +19,20 @@ class Dice:
 
     def between(self, low: int, high: int) -> int:
         """Return a number from ``low`` to ``high``, both included."""
-        return self._random.randint(low, high)
+        return low + self._below(high - low + 1)
 
     def pick(self, choices: Sequence[T]) -> T:
         """Return one of the choices, each equally likely."""
-        return choices[self._random.randrange(len(choices))]
+        return choices[self._below(len(choices))]
+
+    def _below(self, end: int) -> int:
+        """Return a number from 0 on, below ``end``: the one that ``randrange`` returns, which takes
+        five times as long for its other forms.
+        """
+        throw, bits = self._random.getrandbits, end.bit_length()
+        while (number := throw(bits)) >= end:
+            pass
+        return number
 
     def weighted(self, choices: Sequence[tuple[T, int]]) -> T:
         """Return one of the choices, given as (choice, weight)."""

@@ -97,6 +97,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Call ``action`` as asyncio's callbacks are called: with this loop as the running one."""
         self.has_run = True
         before = events._get_running_loop()
+        if before is self:
+            action()
+            return
         events._set_running_loop(self)
         try:
             action()

@@ -12,7 +12,7 @@ from sim.cluster.share_world import ShareOptions
 from sim.hunt import FINDING, seeds_to_try
 from sim.run import first_broken, seeds_that_failed
 
-SEEDS = 120
+SEEDS = 130
 SEEDS_A_TEST = 10
 REACHED = (
     "s is",

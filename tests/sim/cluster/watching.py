@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.core.partition import Partition, Role
@@ -136,7 +137,7 @@ class Watch:
 
     def check(self) -> None:
         """Check all that the last event changed."""
-        for machine in self._world.brokers:
+        for machine in chain(self._world.machines, self._world.ghosts):
             process = machine.process
             if process is None or not process.loop.has_run:
                 continue
@@ -144,9 +145,10 @@ class Watch:
             seen = machine.seen
             for name, hosted in process.broker.partitions.table.by_name.items():
                 partition = hosted.partition
+                bounds = partition.bounds  # not by properties: this runs after every event
                 now = (
-                    partition.log_end,
-                    partition.high_watermark,
+                    bounds.log_end,
+                    bounds.high_watermark,
                     partition.leader_epoch,
                     partition.role,
                     hosted.topic_id,
