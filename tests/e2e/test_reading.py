@@ -439,6 +439,31 @@ def test_offsets_by_mark_and_by_time(
             assert (found.offset, found.timestamp) == expected, timestamp - start
 
 
+TIERED = list_offsets.LATEST_TIERED_TIMESTAMP
+UPLOADED = list_offsets.EARLIEST_PENDING_UPLOAD_TIMESTAMP
+
+
+@pytest.mark.feature("S27")
+@pytest.mark.parametrize(
+    ("mark", "version", "code"),
+    [
+        (TIERED, 8, ErrorCode.UNSUPPORTED_VERSION),
+        (TIERED, 9, ErrorCode.NONE),
+        (UPLOADED, 10, ErrorCode.UNSUPPORTED_VERSION),
+        (UPLOADED, 11, ErrorCode.NONE),
+        (-7, 11, ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_there_is_no_tiered_offset(
+    cluster: Cluster, timed: tuple[str, int], mark: int, version: int, code: ErrorCode
+) -> None:
+    topic, _ = timed
+    with to_leader(cluster, topic) as wire:
+        found = wire.offset(topic, 0, mark, version=version)
+    assert found.error_code == code
+    assert (found.offset, found.timestamp) == (-1, -1)
+
+
 @pytest.mark.feature("A02", "A18")
 def test_clients_find_offsets_by_time(cluster: Cluster, timed: tuple[str, int]) -> None:
     topic, start = timed

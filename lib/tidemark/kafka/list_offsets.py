@@ -6,7 +6,7 @@ upload (KIP-1023).
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tidemark.kafka.primitives import (
@@ -26,6 +26,16 @@ EARLIEST_LOCAL_TIMESTAMP: Final = -4
 LATEST_TIERED_TIMESTAMP: Final = -5
 EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
 
+_MARK_FROM: Final[Mapping[int, int]] = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+"""First version that has a mark."""
+
 _FLEXIBLE_FROM: Final = 6
 _ISOLATION_FROM: Final = 2
 _LEADER_EPOCH_FROM: Final = 4
@@ -38,6 +48,11 @@ _QUERY_COMPACT: Final = struct.Struct(">iiqB")
 _RESULT_V1: Final = struct.Struct(">ihqq")
 _RESULT_V4: Final = struct.Struct(">ihqqi")
 _RESULT_COMPACT: Final = struct.Struct(">ihqqiB")
+
+
+def is_unknown_mark(timestamp: int, version: int) -> bool:
+    """Return True for a negative timestamp that has no meaning in this version."""
+    return timestamp < 0 and (timestamp not in _MARK_FROM or version < _MARK_FROM[timestamp])
 
 
 class ListOffsetsPartition(NamedTuple):

@@ -9,6 +9,7 @@ from tidemark.kafka.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResult,
     ListOffsetsTopicResult,
+    is_unknown_mark,
     read_list_offsets_request,
     write_list_offsets_response,
 )
@@ -61,6 +62,8 @@ def handle(
                 found: FoundOffset | None = FoundOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif asked[topic, query.partition] > 1:
                 found = FoundOffset(ErrorCode.INVALID_REQUEST)
+            elif is_unknown_mark(query.timestamp, version):
+                found = FoundOffset(ErrorCode.UNSUPPORTED_VERSION)
             else:
                 hosted = table.find(topic, NO_TOPIC_ID, query.partition)
                 found = _at_once(hosted, query, request)
