@@ -103,6 +103,13 @@ class FastMember(ShareMember):
         self, partition: int, *, records: int = 500, accepts: tuple[Batch, ...] = (), **more: Any
     ) -> int:
         """One ShareFetch that accepts what an earlier one brought; the size of its answer."""
+        self.begin_fetch(partition, records=records, accepts=accepts, **more)
+        return self.end_fetch()
+
+    def begin_fetch(
+        self, partition: int, *, records: int, accepts: tuple[Batch, ...], **more: Any
+    ) -> None:
+        """Send it."""
         fields = {
             **self._session(),
             "max_wait": WAIT_MS,
@@ -114,7 +121,13 @@ class FastMember(ShareMember):
             "forgotten_topics_data": [],
             **more,
         }
-        return self._measured(FETCH, fields)
+        self.wire.send(FETCH, VERSION, write_request(FETCH, VERSION, fields))
+
+    def end_fetch(self) -> int:
+        """Receive its answer; return its size."""
+        frame = self.wire.receive_frame()
+        self._check(frame)
+        return len(frame)
 
     def accept(self, *batches: Batch, partition: int = 0) -> None:
         """One ShareAcknowledge."""
@@ -129,12 +142,6 @@ class FastMember(ShareMember):
     def end_accept(self) -> None:
         """Receive its answer."""
         self._check(self.wire.receive_frame())
-
-    def _measured(self, key: int, fields: Any) -> int:
-        self.wire.send(key, VERSION, write_request(key, VERSION, fields))
-        frame = self.wire.receive_frame()
-        self._check(frame)
-        return len(frame)
 
     def _check(self, frame: bytes) -> None:
         (code,) = _ERROR.unpack_from(frame, _ERROR_AT)

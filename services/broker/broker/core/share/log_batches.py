@@ -50,13 +50,19 @@ class HeaderWalk:
         size_bytes = header.size_bytes
         if self._bytes + size_bytes > limits.bytes_max and (self.headers or not limits.may_exceed):
             return False
-        if self.headers:
-            span = self.headers[-1].last_offset + 1 - self._plan.first_offset
-            if span >= limits.records_max:
-                return False
+        if self.is_over:
+            return False
         self.headers.append(header)
         self._bytes += size_bytes
         return True
+
+    @property
+    def is_over(self) -> bool:
+        """True if no header after these can be part of the read."""
+        if not self.headers:
+            return False
+        limits, end = self._limits, self.headers[-1].last_offset + 1
+        return end >= limits.end or end - self._plan.first_offset >= limits.records_max
 
     def exhausted(self) -> None:
         """Note that the log has no further batch below the end."""

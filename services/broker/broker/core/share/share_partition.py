@@ -166,9 +166,13 @@ class SharePartition:
         """Begin the next write; None if there is nothing to write, or a write is under way. Call
         it once at the end of a turn.
         """
-        if not self._writes.is_due(now):
+        if not self.is_write_due(now):
             return None
         return self._writes.begin(self._owner(), self.window)
+
+    def is_write_due(self, now: InstantMs) -> bool:
+        """Return True if ``next_write`` begins one."""
+        return self._writes.is_due(now)
 
     def _owner(self) -> StateOwner:
         return StateOwner(self.key, self._state_epoch, self.leader_epoch)

@@ -44,16 +44,18 @@ class Persister:
         *,
         timeout_s: float,
         on_changed: Callable[[HeldShare], None],
+        on_written: Callable[[str], None],
         on_failed: Callable[[HeldShare], None],
     ) -> None:
         """``on_changed`` is called for a share-partition after each answer, ``on_failed`` after an
-        internal error.
+        internal error; ``on_written`` for a group after each write.
         """
         self._state = state
         self._starts = starts
         self._clock = clock
         self._timeout_s = timeout_s
         self._on_changed = on_changed
+        self._on_written = on_written
         self._on_failed = on_failed
         self._tasks: asyncio.TaskGroup | None = None
         self.writes = 0
@@ -92,6 +94,14 @@ class Persister:
         self._start(partial(self._write, group_id, batch), [held for held, _ in batch])
 
     async def _write(self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]) -> None:
+        try:
+            await self._write_now(group_id, batch)
+        finally:
+            self._on_written(group_id)
+
+    async def _write_now(
+        self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]
+    ) -> None:
         writes = [write for _, write in batch]
         results = await self._state.write(group_id, writes, self._timeout_s)
         now = self._clock.now_ms()

@@ -95,10 +95,12 @@ class ShareReader:
                 for position, header in walk_headers(
                     one.file, one.position, one.position + one.length
                 ):
-                    if not walk.take(header):
-                        is_cut = True
+                    is_cut = not walk.take(header)
+                    if not is_cut:
+                        places.append(LogSlice(one.file, position, header.size_bytes))
+                        is_cut = walk.is_over
+                    if is_cut:
                         break
-                    places.append(LogSlice(one.file, position, header.size_bytes))
                 if is_cut:
                     break
         last = walk.headers[-1].last_offset if walk.headers else -1

@@ -71,6 +71,7 @@ class SharePartitions:
             facts.clock,
             timeout_s=config.share_coordinator_write_timeout_ms / 1_000,
             on_changed=self.turns.wake,
+            on_written=self.turns.write_ended,
             on_failed=self.drop,
         )
         self.turns.write_with(self.persister)
@@ -212,9 +213,11 @@ class SharePartitions:
         answer = held.share.acknowledge(
             member.member_id, batches, slot, self._clock.now_ms(), transaction=transaction
         )
-        self.turns.touch(held)
-        if answer is not None:
+        if answer is None:
+            self.turns.gathering.acknowledged(member.group_id, answers)
+        else:
             slot.settle(answer)
+        self.turns.touch(held)
 
     def close(self, session: ShareSession) -> None:
         """Close a session, and give back what its member holds."""
@@ -296,6 +299,7 @@ class SharePartitions:
         """Drop share-partitions that no session reads, and that hold nothing that is not
         persisted.
         """
+        self.turns.gathering.forget_idle(self._clock.now_ms())
         in_use = self.sessions.partitions_in_use()
         for held in tuple(self):
             if held.share.is_idle and (held.group_id, held.partition_key) not in in_use:

@@ -1,12 +1,12 @@
 """Turns: what follows from the requests of one turn of the event loop, done once at its end.
 
 Requests change share-partitions and ``touch`` them. At the end of the turn the changes are written,
-one call for each group; fetches that wait are looked at again; the one timer is set to the first
-deadline of all share-partitions.
+one call for each group, unless they are gathered for a later one; fetches that wait are looked at
+again; the one timer is set to the first deadline of all share-partitions.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from tidemark.model.ids import InstantMs
@@ -16,6 +16,7 @@ from tidemark.runtime.clock import Clock
 from broker.core.parked import WAIT_MS_MAX, Parked
 from broker.core.share.deadlines import Deadlines
 from broker.core.share.fetch_queue import FetchQueue
+from broker.shell.share.gathering import Gathering
 from broker.shell.share.held import HeldShare
 from broker.shell.share.persister import Persister
 
@@ -42,6 +43,7 @@ class Turns:
     ) -> None:
         """``copy_letters`` begins to copy the dead letters of a share-partition."""
         self.queue: FetchQueue[WaitingFetch] = FetchQueue()
+        self.gathering = Gathering()
         self._clock = clock
         self._parked = parked
         self._copy_letters = copy_letters
@@ -62,6 +64,11 @@ class Turns:
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._end)
+
+    def write_ended(self, group_id: str) -> None:
+        """Go on with what was held back while a write of the group was under way."""
+        for held in self.gathering.ended(group_id, self._clock.now_ms()):
+            self.touch(held)
 
     def resume(self) -> None:
         """Do what had to wait for the persister."""
@@ -123,21 +130,12 @@ class Turns:
         persister = self._persister
         if persister is None or not persister.is_running:
             return  # ``resume`` follows
-        touched, self._touched = self._touched, {}
-        now = self._clock.now_ms()
-        writes: dict[str, list[tuple[HeldShare, WriteState]]] = {}
-        loads: dict[str, list[tuple[HeldShare, ReadState]]] = {}
-        for held in touched:
-            share = held.share
-            write = share.next_write(now)
-            if write is not None:
-                writes.setdefault(held.group_id, []).append((held, write))
-            if self._is_load_due(held, now):
-                held.is_wanted = False
-                loads.setdefault(held.group_id, []).append((held, share.begin_load()))
-        for group_id, batch in writes.items():
+        now, gathering = self._clock.now_ms(), self.gathering
+        touched, self._touched = gathering.with_held_back(self._touched, now), {}
+        for group_id, batch in self._due_writes(touched, now).items():
+            gathering.began(group_id)
             persister.write(group_id, batch)
-        for group_id, reads in loads.items():
+        for group_id, reads in self._due_loads(touched, now).items():
             persister.load(group_id, reads)
         for held in touched:
             if not held.is_dropped and held.letters.is_due(now):
@@ -145,8 +143,31 @@ class Turns:
             if held.share.take_wakeup() or held.is_woken:
                 held.is_woken = False
                 self._look_again(held, now)
-            self._deadlines.set(held, self._deadline(held))
+            self._deadlines.set(held, gathering.deadline(held, self._deadline(held), now))
         self._arm()
+
+    def _due_writes(
+        self, touched: Iterable[HeldShare], now: InstantMs
+    ) -> dict[str, list[tuple[HeldShare, WriteState]]]:
+        """Begin the writes of groups that may write now; hold back the others."""
+        writes: dict[str, list[tuple[HeldShare, WriteState]]] = {}
+        for held in touched:
+            if not self.gathering.is_open(held.group_id, now):
+                if held.share.is_write_due(now):
+                    self.gathering.hold_back(held)
+            elif (write := held.share.next_write(now)) is not None:
+                writes.setdefault(held.group_id, []).append((held, write))
+        return writes
+
+    def _due_loads(
+        self, touched: Iterable[HeldShare], now: InstantMs
+    ) -> dict[str, list[tuple[HeldShare, ReadState]]]:
+        loads: dict[str, list[tuple[HeldShare, ReadState]]] = {}
+        for held in touched:
+            if self._is_load_due(held, now):
+                held.is_wanted = False
+                loads.setdefault(held.group_id, []).append((held, held.share.begin_load()))
+        return loads
 
     def _is_load_due(self, held: HeldShare, now: InstantMs) -> bool:
         is_wanted = held.is_wanted or self.queue.has(held)

@@ -73,6 +73,13 @@ def test_a_read_that_was_cut_says_nothing_of_offsets_behind_it() -> None:
     assert shown(walked) == (1, 10)
 
 
+def test_a_walk_is_over_once_a_further_header_is_not_needed() -> None:
+    assert not walk(header(0, 3), end=10).is_over
+    assert walk(header(0, 9), header(10, 19), end=20).is_over
+    assert walk(header(0, 9), records_max=10).is_over
+    assert not walk().is_over
+
+
 def test_an_open_end_shows_no_more_than_its_batches() -> None:
     assert shown(walk(header(0, 3))) == (1, 4)
     assert shown(walk()) is None

@@ -521,6 +521,23 @@ def test_acknowledgements_of_one_turn_are_one_call() -> None:
     play(scenario, partitions=3)
 
 
+def test_acknowledgements_during_a_call_are_gathered_for_the_next_one() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        members = [member, Member(world, "second"), Member(world, "third")]
+        for number, one in enumerate(members):
+            world.put(10, partition=number)
+            await one.fetch(number, wait_ms=500)
+        world.state.calls.clear()
+        waiting = []
+        for number, one in enumerate(members):
+            waiting.append(world.start(one.acknowledge((0, 9, ACCEPT), partition=number)))
+            await pass_time(0.0001)
+        assert [await one for one in waiting] == [ErrorCode.NONE] * 3
+        assert world.state.calls == [("write", 1), ("write", 2)]
+
+    play(scenario, partitions=3)
+
+
 def test_an_acknowledgement_that_is_not_written_fails_and_can_be_repeated() -> None:
     async def scenario(world: ShareFetchWorld, member: Member) -> None:
         world.put(3)

@@ -1,0 +1,72 @@
+"""Gathering: share-partitions whose changes wait for the next write of their group."""
+
+from tidemark.model.ids import InstantMs
+
+from broker.core.share.write_gate import LINGER_MS, WriteGate
+from broker.shell.share.held import HeldShare
+
+
+class Gathering:
+    """The gate of each group that writes, and what waits before it."""
+
+    def __init__(self) -> None:
+        self._gates: dict[str, WriteGate] = {}
+        self._held_back: dict[str, dict[HeldShare, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._gates)
+
+    def acknowledged(self, group_id: str, request: object) -> None:
+        """Note a request that waits for a write of its group."""
+        gate = self._gates.get(group_id)
+        if gate is None:
+            gate = self._gates[group_id] = WriteGate()
+        gate.acknowledged(request)
+
+    def is_open(self, group_id: str, now: InstantMs) -> bool:
+        """Return True if a write of the group may begin."""
+        gate = self._gates.get(group_id)
+        return gate is None or gate.may_begin(now)
+
+    def hold_back(self, held: HeldShare) -> None:
+        """Keep a share-partition for the next write of its group."""
+        self._held_back.setdefault(held.group_id, {})[held] = None
+
+    def with_held_back(
+        self, touched: dict[HeldShare, None], now: InstantMs
+    ) -> dict[HeldShare, None]:
+        """Return share-partitions, and those of their groups that were held back and go on now."""
+        if not self._held_back:
+            return touched
+        for group_id in {held.group_id for held in touched}.intersection(self._held_back):
+            if self.is_open(group_id, now):
+                touched |= self._held_back.pop(group_id)
+        return touched
+
+    def began(self, group_id: str) -> None:
+        """Note that a write of a group has begun."""
+        self._gates.setdefault(group_id, WriteGate()).began()
+
+    def ended(self, group_id: str, now: InstantMs) -> list[HeldShare]:
+        """Note its end. Return what was held back meanwhile, as far as it is to be touched: one
+        share-partition is enough to wait for the next write, which takes all others along.
+        """
+        self._gates[group_id].ended(now)
+        return list(self._held_back.get(group_id, ()))[:1]
+
+    def deadline(self, held: HeldShare, due: InstantMs | None, now: InstantMs) -> InstantMs | None:
+        """Return the deadline of a share-partition, whose own one is ``due``. While it is held back
+        a write that is due is no reason to look again.
+        """
+        if held not in self._held_back.get(held.group_id, ()):
+            return due
+        opens = self._gates[held.group_id].next_deadline()
+        if opens is not None:
+            return opens
+        return None if due is None else max(due, InstantMs(now + LINGER_MS))
+
+    def forget_idle(self, now: InstantMs) -> None:
+        """Drop the gates of groups that write no longer."""
+        for group_id, gate in tuple(self._gates.items()):
+            if gate.is_idle(now) and group_id not in self._held_back:
+                del self._gates[group_id]

@@ -1,0 +1,70 @@
+"""Acknowledgements of several members are gathered; one at a time never waits."""
+
+from broker.core.share.write_gate import LINGER_MS, WriteGate
+from hypothesis import given
+from hypothesis import strategies as st
+from tidemark.model.ids import InstantMs
+
+
+def at(ms: int) -> InstantMs:
+    """A time."""
+    return InstantMs(ms)
+
+
+def written(gate: WriteGate, *requests: object, now: int = 0, during: int = 0) -> WriteGate:
+    """A call for these requests, with others that come meanwhile; it ends at ``now``."""
+    for one in requests:
+        gate.acknowledged(one)
+    assert gate.may_begin(at(now))
+    gate.began()
+    for number in range(during):
+        assert not gate.may_begin(at(now + LINGER_MS))
+        gate.acknowledged(("during", number))
+    gate.ended(at(now))
+    return gate
+
+
+def test_one_request_at_a_time_never_waits() -> None:
+    gate = WriteGate()
+    for number in range(3):
+        written(gate, number)
+        assert gate.may_begin(at(0))
+
+
+def test_a_call_waits_for_those_that_took_part_in_the_last_one() -> None:
+    gate = written(WriteGate(), "a", during=2)
+    assert not gate.may_begin(at(LINGER_MS - 1))
+    gate.acknowledged("a")
+    assert gate.may_begin(at(0))
+
+
+def test_it_waits_for_a_bounded_time() -> None:
+    gate = written(WriteGate(), "a", "b", now=7)
+    gate.acknowledged("a")
+    assert gate.next_deadline() == 7 + LINGER_MS
+    assert gate.may_begin(at(7 + LINGER_MS))
+
+
+def test_a_request_of_many_partitions_counts_once() -> None:
+    assert written(WriteGate(), "a", "a", "a").may_begin(at(0))
+
+
+def test_a_call_that_waited_in_vain_is_waited_for_no_longer() -> None:
+    gate = written(WriteGate(), "a", "b")
+    assert written(gate, "a", now=LINGER_MS).may_begin(at(LINGER_MS))
+
+
+def test_a_gate_is_idle_once_nothing_tells_it_from_a_new_one() -> None:
+    gate = written(WriteGate(), "a", "b")
+    assert [gate.is_idle(at(ms)) for ms in (0, LINGER_MS)] == [False, True]
+    gate.acknowledged("c")
+    assert not gate.is_idle(at(LINGER_MS))
+
+
+@given(st.lists(st.integers(0, 3), max_size=20))
+def test_whatever_happened_a_call_may_begin_after_the_linger(rounds: list[int]) -> None:
+    gate, now = WriteGate(), 0
+    for number, during in enumerate(rounds):
+        now += LINGER_MS
+        written(gate, number, now=now, during=during)
+    assert gate.may_begin(at(now + LINGER_MS))
