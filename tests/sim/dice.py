@@ -29,6 +29,7 @@ class Dice:
         """Return a number from 0 on, below ``end``: the one that ``randrange`` returns, which takes
         five times as long for its other forms.
         """
+        assert end > 0, "there is something to draw from"
         throw, bits = self._random.getrandbits, end.bit_length()
         while (number := throw(bits)) >= end:
             pass
