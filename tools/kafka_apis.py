@@ -37,9 +37,6 @@ ABSENT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("AlterPartition", "Envelope", "BrokerRegistration"), _BETWEEN),
     **dict.fromkeys(("BrokerHeartbeat", "AllocateProducerIds", "AssignReplicasToDirs"), _BETWEEN),
     "ControllerRegistration": _BETWEEN,
-    "UnregisterBroker": (
-        "a broker that is gone for good keeps its registration until it is replaced"
-    ),
     **dict.fromkeys(("GetTelemetrySubscriptions", "PushTelemetry"), _NO_TELEMETRY),
     **dict.fromkeys(("StreamsGroupHeartbeat", "StreamsGroupDescribe"), _NO_STREAMS),
 }

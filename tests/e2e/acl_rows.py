@@ -379,6 +379,8 @@ _CLUSTER = (
         {"deletions": [{"name": "absent", "mechanism": 1}], "upsertions": []},
         cluster(Op.ALTER),
     ),
+    # No broker has this id: with the permission nothing is unregistered.
+    tail(K.UNREGISTER_BROKER, {"broker_id": 9_999}, cluster(Op.ALTER)),
     tail(K.UPDATE_FEATURES, {"feature_updates": []}, cluster(Op.ALTER)),
     tail(K.DESCRIBE_CLIENT_QUOTAS, {"components": []}, cluster(Op.DESCRIBE_CONFIGS)),
     tail(

@@ -93,6 +93,17 @@ def test_a_topic_dumped_as_json_can_be_sent_into_another_one(cli: Cli) -> None:
     assert sorted(map(repr, copied)) == sorted(repr(json.loads(line)) for line in dump.splitlines())
 
 
+@pytest.mark.feature("AD27", "AD53")
+def test_a_broker_that_is_alive_is_not_unregistered(cli: Cli) -> None:
+    alive, unknown = (
+        cli.run("cluster", "unregister", number, "--yes", *cli.kafka) for number in ("2", "77")
+    )
+    assert b"broker 2 is alive, and would register again; stop it first" in alive.stderr
+    assert b"Broker ID 77 is not currently registered (BROKER_ID_NOT_REGISTERED)" in unknown.stderr
+    assert b"try: tidemark cluster brokers" in unknown.stderr
+    assert (alive.returncode, unknown.returncode) == (ExitCode.FAILED, ExitCode.FAILED)
+
+
 def everything_of(cli: Cli, topic: str) -> list[bytes]:
     asked = ("topic", "consume", topic, "--from", "earliest", "-e", "-f", "json", *cli.kafka)
     return cli.run(*asked).stdout.splitlines()

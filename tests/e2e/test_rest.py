@@ -199,6 +199,7 @@ BAD: dict[str, Call] = {
     "drainBroker": NO_BROKER,
     "undrainBroker": bad(409, broker_id=2),
     "decommissionBroker": NO_BROKER,
+    "unregisterKafkaBroker": bad(409, query=DRY),
     "listKafkaBrokers": NO_CLUSTER,
     "getKafkaBroker": bad(422, broker_id="one"),
     "searchKafkaReplicasByBroker": NO_BROKER,
@@ -268,10 +269,11 @@ BAD: dict[str, Call] = {
     "cancelOperation": bad(404),
 }
 
-# Called with right input by the tests at the end, which change the cluster.
+# Called with right input by the tests at the end, or of test_rest_changes.py, which change the
+# cluster.
 ELSEWHERE = {
     "getKafkaReassignment", "cancelReassignments", "undrainBroker", "getKafkaReplica",
-    "resetShareGroup", "getOperation", "cancelOperation",
+    "resetShareGroup", "getOperation", "cancelOperation", "unregisterKafkaBroker",
 }  # fmt: skip
 
 

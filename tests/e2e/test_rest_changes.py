@@ -14,7 +14,9 @@ from e2e.kafka_wire import Wire, batch
 from e2e.rest_world import Api, api_of
 from e2e.transactional_clients import producer, write
 from tidemark.client import TopicPartition, sync
+from tidemark.client.errors import ClientError
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
+from tidemark.model.errors import ErrorCode
 from waiting import PATIENCE_MS, PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -129,6 +131,43 @@ def test_a_decommission_ends_with_a_broker_that_has_no_replica(rest: Api, cluste
     assert rest.ok("getKafkaBroker", broker_id=LEAVING)["leaders"] == 0
     wait_for(lambda: not on_disk(cluster, LEAVING, topic), "its replicas are deleted from its disk")
     assert values(rest, topic) == [f"v{number}" for number in range(20)]
+
+
+@pytest.mark.feature("AD27")
+def test_a_stopped_broker_without_replicas_is_unregistered_and_returns(
+    rest: Api, cluster: Cluster
+) -> None:
+    if replicas_of(rest, LEAVING):
+        watched(rest, rest.call("decommissionBroker", broker_id=LEAVING).json()["operation_id"])
+    setting = {"value": "99"}
+    rest.ok("updateKafkaBrokerConfig", body=setting, broker_id=LEAVING, name="max.connections")
+    refused = rest.call("unregisterKafkaBroker", broker_id=LEAVING)
+    assert (refused.status_code, refused.json()["remedy"]) == (409, "stop it first")
+    with sync.Admin(cluster.bootstrap) as admin:
+        held = refusal_of(admin, 1)
+        assert cluster.terminate(f"broker-{LEAVING}")
+        wait_for(lambda: not is_online(rest), "the cluster knows that it has stopped")
+        assert rest.call("unregisterKafkaBroker", broker_id=LEAVING, query=DRY).is_success
+        assert rest.ok("getKafkaBroker", broker_id=LEAVING)["state"] == "fenced"
+        admin.unregister_broker(LEAVING)  # waits for the end of its lease
+        assert refusal_of(admin, LEAVING) is ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert held is ErrorCode.POLICY_VIOLATION
+    gone = lambda: rest.call("getKafkaBroker", broker_id=LEAVING).status_code == 404  # noqa: E731
+    wait_for(gone, "every controller has forgotten it")
+    cluster.restart(f"broker-{LEAVING}")
+    assert is_online(rest)
+    left = rest.ok("listKafkaBrokerConfigs", broker_id=LEAVING)["data"]
+    assert {one["name"]: one["value"] for one in left}["max.connections"] != "99"
+
+
+def refusal_of(admin: sync.Admin, broker_id: int) -> ErrorCode:
+    with pytest.raises(ClientError) as refused:
+        admin.unregister_broker(broker_id)
+    return refused.value.code
+
+
+def is_online(rest: Api) -> bool:
+    return bool(rest.ok("getKafkaBroker", broker_id=LEAVING)["state"] == "online")
 
 
 def watched(rest: Api, operation_id: str) -> dict[str, Any]:

@@ -71,6 +71,10 @@ _EXPLANATIONS: Final[Mapping[ErrorCode, Explanation]] = {
     ErrorCode.INVALID_CONFIG: Explanation(
         "the name is misspelt, or the value is out of its bounds", "tidemark config list"
     ),
+    ErrorCode.BROKER_ID_NOT_REGISTERED: Explanation(
+        "no broker of this id has joined the cluster, or it is unregistered already",
+        "tidemark cluster brokers",
+    ),
     ErrorCode.UNSUPPORTED_VERSION: Explanation(
         "the broker's release is older, or the group is of another type",
         "tidemark cluster brokers",

@@ -63,6 +63,7 @@ class ApiKey(IntEnum):
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
@@ -154,6 +155,7 @@ APIS: Final[Mapping[ApiKey, ApiVersionRange]] = MappingProxyType(
         ApiKey.UPDATE_FEATURES: _versions(0, 2, 0),
         ApiKey.DESCRIBE_CLUSTER: _versions(0, 2, 0),
         ApiKey.DESCRIBE_PRODUCERS: _versions(0, 0, 0),
+        ApiKey.UNREGISTER_BROKER: _versions(0, 0, 0),
         ApiKey.DESCRIBE_TRANSACTIONS: _versions(0, 0, 0),
         ApiKey.LIST_TRANSACTIONS: _versions(0, 2, 0),
         ApiKey.CONSUMER_GROUP_HEARTBEAT: _versions(0, 1, 0),

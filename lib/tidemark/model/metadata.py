@@ -180,6 +180,7 @@ class ClusterDelta:
     topics_changed: tuple[TopicImage, ...] = ()
     topics_deleted: tuple[TopicId, ...] = ()
     broker_configs_changed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Configurations by broker; empty for a broker that has none left."""
     finalized_features: Mapping[str, int] = field(default_factory=dict)
     coordinators_changed: tuple[CoordinatorImage, ...] = ()
     coordinators_gone: tuple[CoordinatorKey, ...] = ()
@@ -262,7 +263,8 @@ class ClusterImage:
             brokers = {key: one for key, one in kept.items() if key not in delta.brokers_gone}
         broker_configs = self.broker_configs
         if delta.broker_configs_changed:
-            broker_configs = {**broker_configs, **delta.broker_configs_changed}
+            after = {**broker_configs, **delta.broker_configs_changed}
+            broker_configs = {broker: configs for broker, configs in after.items() if configs}
         coordinators, shards = self.coordinators_after(delta)
         return replace(
             self,

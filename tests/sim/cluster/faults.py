@@ -49,10 +49,11 @@ def lose_power(world: "World") -> None:
     machine = up(world)
     if machine is None or not may_lose(world, machine):
         return
-    _lose_power(world, machine, world.dice.pick((60, 300, 1_200)))
+    cut_power(world, machine, world.dice.pick((60, 300, 1_200)))
 
 
-def _lose_power(world: "World", machine: "Machine", restart_ms: int) -> None:
+def cut_power(world: "World", machine: "Machine", restart_ms: int) -> None:
+    """Stop this machine."""
     world.note(machine.host.name, "loses power")
     world.end_broker(machine, is_silent=True)
     for disk in machine.disks:
@@ -67,10 +68,11 @@ def lose_disk(world: "World") -> None:
     machine = up(world)
     if machine is None or not may_lose(world, machine):
         return
-    _lose_disk(world, machine, world.dice.pick((60, 300, 1_200)))
+    replace_disks(world, machine, world.dice.pick((60, 300, 1_200)))
 
 
-def _lose_disk(world: "World", machine: "Machine", restart_ms: int) -> None:
+def replace_disks(world: "World", machine: "Machine", restart_ms: int) -> None:
+    """Empty its disk, or one of its two."""
     world.note(machine.host.name, "loses its disk")
     world.end_broker(machine)
     places = list(range(len(machine.disks)))
@@ -194,7 +196,7 @@ def cut_a_change(world: "World") -> None:
     if machine is None or world.dice.chance(0.3) or not may_lose(world, machine):
         world.kill_who_writes(FatalWrite(left, world.now + 600))
         return
-    lose = world.dice.pick((_lose_disk, _lose_power, _lose_power))
+    lose = world.dice.pick((replace_disks, cut_power, cut_power))
     lose(world, machine, 60)
     world.kill_who_writes(
         FatalWrite(1, world.now + 3_000, lambda: _is_being_registered(world, machine))
@@ -298,7 +300,7 @@ def lose_joining(world: "World") -> None:
             cut_for_a_while(world, pairs, f"{one} -> controllers", LONG_MS[:2])
             if world.dice.chance(0.8):
                 cut_for_a_while(world, [(one, other), (other, one)], f"{one} x {other}", (600,))
-            lose = world.dice.pick((_lose_disk, _lose_power, _lose_power))
+            lose = world.dice.pick((replace_disks, cut_power, cut_power))
             lose(world, joining, 10)
 
     when_one_joins(world, strike, world.now + wait_ms)

@@ -68,6 +68,16 @@ def test_rooms_for_waiting_requests_run_full() -> None:
     assert min(refused, held_back) > 0
 
 
+@pytest.mark.feature("AD27")
+def test_brokers_without_replicas_are_unregistered_and_return() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(1, 5):
+        outcome = run_seed(seed, Options(faults=("give_up", "move"), brokers=4))
+        assert not outcome.has_failed, str(outcome)
+        seen += outcome.seen
+    assert seen["operator unregisters"] > 0
+
+
 @pytest.mark.parametrize("seed", seeds_that_failed(SEEDS_THAT_FAILED))
 def test_a_seed_that_once_failed_holds(seed: int) -> None:
     outcome = run_seed(seed)

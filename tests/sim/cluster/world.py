@@ -71,6 +71,7 @@ RIVAL_DICE: Final = 3_000_003
 FEED_DICE: Final = 5_000_011
 OLD_DISK_DICE: Final = 6_000_011
 SUPERVISOR_DICE: Final = 7_000_003
+GIVE_UP_DICE: Final = 8_000_009
 """Offsets of separate dice: their throws change nothing else of a seed."""
 RIVALS: Final = 0.5
 """Share of the seeds in which a second process may take a broker id."""
@@ -80,6 +81,8 @@ LATE_FEEDS: Final = 0.4
 """Share of the seeds in which messages of controllers may be late."""
 OLD_DISKS: Final = 0.3
 """Share of the seeds in which an old disk may be put back."""
+GIVEN_UP: Final = 0.3
+"""Share of the seeds in which a broker may be unregistered."""
 RARE_CHECKPOINTS: Final = 0.3
 """Share of the seeds with hardly any checkpoint of high watermarks: a restart has few."""
 
@@ -158,6 +161,7 @@ class World:
         from sim.cluster.faults import FAULTS, FEED_FAULTS, OLD_DISK_FAULTS, Injector
         from sim.cluster.fleeting import FLEETING_FAULTS
         from sim.cluster.rivals import RIVAL_FAULTS
+        from sim.cluster.unregistering import GIVE_UP_FAULTS
 
         self.dice = Dice(seed)
         self.has_supervisors = Dice(SUPERVISOR_DICE + seed).chance(SUPERVISORS)
@@ -212,6 +216,7 @@ class World:
             **FEED_FAULTS,
             **OLD_DISK_FAULTS,
             **FLEETING_FAULTS,
+            **GIVE_UP_FAULTS,
         }
         self.drawn_apart = self._draw_apart(seed)
         self.injector = Injector(self)
@@ -230,6 +235,7 @@ class World:
     def _draw_apart(self, seed: int) -> list[str]:
         """Return the faults of ``faults_apart`` that this seed has, drawn by dice of their own."""
         drawn = ["rival"] if Dice(RIVAL_DICE + seed).chance(RIVALS) else []
+        drawn += ["give_up"] if Dice(GIVE_UP_DICE + seed).chance(GIVEN_UP) else []
         drawn += ["delay_feed"] if Dice(FEED_DICE + seed).chance(LATE_FEEDS) else []
         return drawn + (["put_back"] if Dice(OLD_DISK_DICE + seed).chance(OLD_DISKS) else [])
 

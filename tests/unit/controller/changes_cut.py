@@ -37,6 +37,7 @@ from controller.core.inputs import (
     Request,
     RequestHeader,
     TopicRef,
+    UnregisterBroker,
     UnsoundReplica,
 )
 from sim.znode_tree import Tree
@@ -330,6 +331,21 @@ def coordinates(life: Life) -> None:
     life.leave(1)
 
 
+def forgets(life: Life) -> None:
+    """Brokers 5 and 6 join, are configured, end and are unregistered. Broker 6 returns."""
+    for number in (5, 6):
+        life.register(broker(number))
+        alter(life, ConfigResource(BROKER, str(number), (_set("max.connections", "9"),)))
+        life.lose(number)
+        life.settle()
+        life.ask(partial(_unregistration, life, number))
+    life.register(broker(6, start=2, disk=1))
+
+
+def _unregistration(life: Life, number: int, header: RequestHeader) -> UnregisterBroker:
+    return UnregisterBroker(header, BrokerId(number), life.listing())
+
+
 def raises(life: Life) -> None:
     """A topic of one replica gets two more, and a minimum, when brokers are configured so."""
     wanted = (InternalTopic(STATE, 4, 3),)
@@ -364,4 +380,5 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     allocates,
     coordinates,
     raises,
+    forgets,
 )

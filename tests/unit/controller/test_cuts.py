@@ -44,7 +44,7 @@ WRITES_NOTHING = {Elected, Deposed, StoreWritten, StoreFailed, FeedLost}
 """Inputs about the machine's own term and its own writes. A stream that broke is followed by the
 loss of the znode.
 """
-NEVER_CHANGED = {"brokers_gone", "finalized_features", "partitions_changed"}
+NEVER_CHANGED = {"finalized_features", "partitions_changed"}
 """No decision of this release has these: the last one is made of ``topics_changed`` when a delta is
 sent.
 """

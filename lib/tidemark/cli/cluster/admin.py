@@ -154,6 +154,12 @@ async def log_dirs(bootstrap: str, broker_ids: Sequence[int]) -> list[Row]:
     ]
 
 
+async def unregister(bootstrap: str, broker_id: int) -> None:
+    """Remove the registration of a broker."""
+    async with open_cluster_admin(bootstrap) as admin:
+        await admin.unregister_broker(broker_id)
+
+
 async def elect_leaders(
     bootstrap: str, partitions: Sequence[TopicPartition] | None, *, unclean: bool
 ) -> list[Row]:

@@ -186,6 +186,26 @@ def log_dirs(
         print_rows(found, ("broker", "topic", "partition", "bytes", "behind"), output)
 
 
+@app.command()
+def unregister(
+    broker: Annotated[int, typer.Argument(metavar="BROKER", min=0)],
+    *,
+    yes: YesOption = False,
+    bootstrap: BootstrapOption = None,
+) -> None:
+    """Forget a broker that will not return: it is stopped, and has no replicas.
+
+    Its dynamic configuration goes too. A broker that starts with this id later joins as a new one.
+    """
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.cluster import admin
+
+    servers = bootstrap_for(bootstrap)
+    confirm(f"Unregister broker {broker}? Its dynamic configuration is removed", yes=yes)
+    run(admin.unregister(servers, broker))
+    say(f"broker {broker} is unregistered")
+
+
 @app.command("elect-leaders")
 def elect_leaders(
     *,

@@ -105,7 +105,10 @@ class AdminCalls(SessionClient):
             if not away or deadline.passed(self._clock.now_ms()):
                 return answer
             failures += 1
-            await asyncio.sleep(self._backoff.delay_ms(failures, random.random()) / 1_000)
+            await self._pause(failures)
+
+    async def _pause(self, failures: int) -> None:
+        await asyncio.sleep(self._backoff.delay_ms(failures, random.random()) / 1_000)
 
     async def _at_leaders(
         self,
@@ -127,7 +130,7 @@ class AdminCalls(SessionClient):
             if self._session.cluster.gives_up(problem.code, deadline):
                 raise problem
             self._session.cache.mark_stale()
-            await asyncio.sleep(self._backoff.delay_ms(failures, random.random()) / 1_000)
+            await self._pause(failures)
         return found
 
     async def _ask_leaders(

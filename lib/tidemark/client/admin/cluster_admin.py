@@ -181,6 +181,26 @@ class ClusterAdmin(AdminCalls):
             log_dirs += admin_requests.read_log_dirs(broker_id, answer)
         return log_dirs
 
+    async def unregister_broker(self, broker_id: int) -> None:
+        """Remove the registration of a broker that is stopped and has no replicas. Waits until its
+        lease is over. Raises ClientError: BROKER_ID_NOT_REGISTERED, or POLICY_VIOLATION while it is
+        alive or has replicas.
+        """
+        deadline, failures = self._deadline(), 0
+        while True:
+            answer = await self._ask_any(ApiKey.UNREGISTER_BROKER, {"broker_id": broker_id})
+            if answer.error_code == ErrorCode.NONE:
+                return
+            too_late = deadline.passed(self._clock.now_ms())
+            if answer.error_code != ErrorCode.REQUEST_TIMED_OUT or too_late:
+                raise error_for(
+                    answer.error_code,
+                    f"unregistering broker {broker_id} failed",
+                    detail=answer.error_message,
+                )
+            failures += 1
+            await self._pause(failures)
+
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> dict[TopicPartition, ErrorCode]:

@@ -37,6 +37,7 @@ class Admin(SyncClient[AsyncAdmin]):
     describe_log_dirs = blocking(AsyncAdmin.describe_log_dirs)
     replica_bounds = blocking(AsyncAdmin.replica_bounds)
     elect_leaders = blocking(AsyncAdmin.elect_leaders)
+    unregister_broker = blocking(AsyncAdmin.unregister_broker)
     alter_partition_reassignments = blocking(AsyncAdmin.alter_partition_reassignments)
     list_partition_reassignments = blocking(AsyncAdmin.list_partition_reassignments)
 

@@ -7,16 +7,19 @@ from typing import Final, NamedTuple
 
 from pydantic import Field
 from tidemark.client.admin.types import LogDir as ClientLogDir
-from tidemark.client.errors import error_for
+from tidemark.client.errors import ClientError, error_for
+from tidemark.model.authorization import CLUSTER, Operation
+from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import BrokerImage, ClusterImage
 
 from controller.admin.cache import Aged
 from controller.admin.context import AdminContext
-from controller.admin.errors import not_found
+from controller.admin.errors import AdminError, conflict, not_found
 from controller.admin.log_sizes import LogTotal, directories_with, log_totals
 from controller.admin.models import Model, PartitionName
 from controller.admin.per_image import PerImage, sorted_names
+from controller.core.unregistration import check_unregistration
 
 NODES_AT_ONCE_MAX = 1_024
 
@@ -157,6 +160,37 @@ def _view(broker: BrokerImage, loads: _Loads) -> BrokerView:
         replicas=loads.replicas[broker.broker_id],
         in_sync=loads.in_sync[broker.broker_id],
     )
+
+
+# -- unregistration
+
+
+async def unregister(ctx: AdminContext, broker_id: int) -> None:
+    """Remove the registration of a broker. Raises AdminError if it is alive or has replicas."""
+    await check_unregister(ctx, broker_id)
+    async with ctx.brokers.client() as admin:
+        try:
+            await admin.unregister_broker(broker_id)
+        except ClientError as refused:
+            if refused.code is not ErrorCode.POLICY_VIOLATION:
+                raise
+            raise _kept(refused) from None
+    await ctx.until_visible(lambda image: BrokerId(broker_id) not in image.brokers)
+
+
+async def check_unregister(ctx: AdminContext, broker_id: int) -> None:
+    """Check by this controller's metadata that a broker may be unregistered. Raises AdminError."""
+    require_broker(ctx, broker_id)
+    ctx.require(Operation.ALTER, CLUSTER)
+    try:
+        check_unregistration(ctx.image, BrokerId(broker_id))
+    except TidemarkError as refused:
+        raise _kept(refused) from None
+
+
+def _kept(refused: TidemarkError) -> AdminError:
+    what, _, remedy = refused.message.partition("; ")
+    return conflict(what, field="broker_id", remedy=remedy)
 
 
 # -- log directories

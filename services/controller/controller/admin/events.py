@@ -130,6 +130,8 @@ def _brokers(before: ClusterImage, after: ClusterImage) -> Iterator[Change]:
             yield "broker-fenced", name, f"{name} is fenced: its session or metadata stream ended"
         elif now.shutting_down and not was.shutting_down:
             yield "broker-stopping", name, f"{name} hands its partitions over, and stops"
+    for broker_id in sorted(before.brokers.keys() - after.brokers.keys()):
+        yield "broker-unregistered", f"broker {broker_id}", f"broker {broker_id} was unregistered"
 
 
 def _topics(before: ClusterImage, after: ClusterImage) -> Iterator[Change]:

@@ -78,12 +78,19 @@ class Change:
 # no topic, which the next controller removes. A broker's registration comes after all partitions
 # that it changes: until it is written, the next controller compares with the registration before,
 # and makes the same decision again. Configuration comes after the partitions whose ELR it voids.
+# A broker's configuration goes before its registration, so that the request can be repeated.
 
 
 class PutBroker(NamedTuple):
     """A broker's registration."""
 
     broker: BrokerImage
+
+
+class DropBroker(NamedTuple):
+    """Remove a broker's registration, and the records of its processes that have ended."""
+
+    broker_id: BrokerId
 
 
 class PutPartition(NamedTuple):
@@ -106,7 +113,7 @@ class DropTopic(NamedTuple):
 
 
 class PutBrokerConfigs(NamedTuple):
-    """A broker's dynamic configuration; '' is the cluster-wide default."""
+    """A broker's dynamic configuration; '' is the cluster-wide default. An empty one is removed."""
 
     broker: str
     configs: Mapping[str, str]
@@ -158,6 +165,7 @@ class PutShards(NamedTuple):
 
 StoreOp = (
     PutBroker
+    | DropBroker
     | PutPartition
     | PutTopic
     | DropTopic
@@ -198,6 +206,7 @@ def store_ops(image: ClusterImage, change: Change) -> Iterator[StoreOp]:
         yield PutProducerIds(change.next_producer_id)
     yield from _shard_ops(image, delta)
     yield from map(PutBroker, delta.brokers_changed)
+    yield from map(DropBroker, delta.brokers_gone)
 
 
 def _shard_ops(image: ClusterImage, delta: ClusterDelta) -> Iterator[PutShards]:

@@ -34,6 +34,7 @@ from controller.core.inputs import (
     StoreFailed,
     StoreWritten,
     Tick,
+    UnregisterBroker,
 )
 from controller.core.limits import Limits
 from controller.core.term import ActiveTerm
@@ -181,7 +182,7 @@ class Controller:
         request_id = request.header.request_id
         if self._term is None:
             return [_not_controller(request_id)]
-        if isinstance(request, RegisterBroker):
+        if isinstance(request, RegisterBroker | UnregisterBroker):
             self._term.see_brokers(request.listing)
         if isinstance(request, RegisterCoordinator):
             self._term.see_coordinators(request.listing)

@@ -156,6 +156,15 @@ class RegisterBroker:
 
 
 @dataclass(frozen=True, slots=True)
+class UnregisterBroker:
+    """Forget a broker that will not return. ``listing`` was read after the request came."""
+
+    header: RequestHeader
+    broker_id: BrokerId
+    listing: LiveListing
+
+
+@dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create. Counts of -1 stand for the cluster's defaults. ``topic_id`` is random."""
 
@@ -445,6 +454,7 @@ class ControlledShutdown:
 
 Request = (
     RegisterBroker
+    | UnregisterBroker
     | CreateTopics
     | DeleteTopics
     | CreatePartitions

@@ -56,6 +56,7 @@ from controller.core.inputs import (
     RegisterCoordinator,
     ReportReplicas,
     Request,
+    UnregisterBroker,
 )
 from controller.core.internal_topics import due_raise
 from controller.core.isr_changes import decide_alter_partitions
@@ -73,6 +74,7 @@ from controller.core.topics import (
     decide_create_topics,
     decide_delete_topics,
 )
+from controller.core.unregistration import decide_unregistration
 from controller.core.users import decide_users
 
 
@@ -164,7 +166,7 @@ class ActiveTerm:
     def _note_demotions(self, delta: ClusterDelta) -> None:
         """Note leaders that have to acknowledge their demotion before another one leads."""
         image = self.image
-        if delta.brokers_changed or delta.broker_configs_changed:
+        if delta.brokers_changed or delta.brokers_gone or delta.broker_configs_changed:
             self._elections_may_be_due = self._raise_may_be_due = True
         for topic in delta.topics_changed:
             self._raise_may_be_due |= topic.name in INTERNAL_TOPICS
@@ -276,8 +278,8 @@ class ActiveTerm:
                 return _dispatch_access(self._cluster, request)
             case AllocateProducerIds():
                 return decide_producer_ids(self._cluster, request)
-            case RegisterBroker():
-                return self._register(request, now)
+            case RegisterBroker() | UnregisterBroker():
+                return self._dispatch_membership(request, now)
             case RegisterCoordinator():
                 listing = self._coordinators.listing(request.listing.kind)
                 return decide_register_coordinator(self._cluster, request, listing)
@@ -285,6 +287,13 @@ class ActiveTerm:
                 return decide_acquire_shard(self._cluster, request)
             case _:
                 return _dispatch_partitions(self._cluster, request)
+
+    def _dispatch_membership(
+        self, request: RegisterBroker | UnregisterBroker, now: InstantMs
+    ) -> tuple[Change | None, Result]:
+        if isinstance(request, RegisterBroker):
+            return self._register(request, now)
+        return self._unregister(request, now), None
 
     def _register(self, request: RegisterBroker, now: InstantMs) -> tuple[Change | None, Result]:
         """Register a broker, unless another process of the same id may still lead."""
@@ -294,6 +303,13 @@ class ActiveTerm:
         lease_left_ms = 0 if last is None else self._replacement.lease_left_ms(last, now)
         check_predecessor(last, request.broker, lease_left_ms)
         return decided
+
+    def _unregister(self, request: UnregisterBroker, now: InstantMs) -> Change:
+        broker = self.image.brokers.get(request.broker_id)
+        left_ms = 0 if broker is None else self._replacement.lease_left_ms(broker, now)
+        return decide_unregistration(
+            self.image, request.broker_id, self._listing, lease_left_ms=left_ms
+        )
 
 
 def _dispatch_access(

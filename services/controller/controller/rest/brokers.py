@@ -2,12 +2,14 @@
 
 from typing import Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from controller.admin import brokers as admin
 from controller.admin.paging import page
-from controller.rest.problems import RESPONSES
+from controller.rest.changing import changed_or_checked, without_content
+from controller.rest.config_changes import DryRun
+from controller.rest.problems import CHANGES, RESPONSES
 from controller.rest.shapes import (
     PAGE_SIZE_DEFAULT,
     BrokerIdPath,
@@ -21,7 +23,9 @@ from controller.rest.shapes import (
     Resource,
 )
 
-router = APIRouter(prefix="/v3/clusters/{cluster_id}", tags=["Brokers"], responses=RESPONSES)
+router = APIRouter(
+    prefix="/v3/clusters/{cluster_id}", tags=["Brokers"], responses={**RESPONSES, **CHANGES}
+)
 
 
 class BrokerData(admin.BrokerView, Resource):
@@ -86,6 +90,22 @@ async def list_brokers(ctx: Ctx, here: Here) -> BrokerDataList:
 async def get_broker(ctx: Ctx, here: Here, broker_id: BrokerIdPath) -> BrokerData:
     """Return one broker."""
     return broker_data(here, await admin.get_broker(ctx, broker_id))
+
+
+@without_content(router.delete, "/brokers/{broker_id}", "unregisterKafkaBroker")
+async def unregister(
+    ctx: Ctx,
+    here: Here,
+    broker_id: BrokerIdPath,
+    dry_run: DryRun = False,  # noqa: FBT002
+) -> Response:
+    """Forget a broker that will not return: it is stopped, and has no replicas."""
+    del here
+    return await changed_or_checked(
+        lambda: admin.unregister(ctx, broker_id),
+        lambda: admin.check_unregister(ctx, broker_id),
+        dry_run=dry_run,
+    )
 
 
 @router.get("/brokers/{broker_id}/partition-replicas", operation_id="searchKafkaReplicasByBroker")

@@ -95,6 +95,8 @@ def report(before: ClusterImage, delta: ClusterDelta, after: ClusterImage) -> tu
     version = after.position.version
     for broker in delta.brokers_changed:
         _log_broker(before.brokers.get(broker.broker_id), broker, version)
+    for broker_id in delta.brokers_gone:
+        log.info("broker unregistered", extra=fields(broker_id=broker_id, version=version))
     changes = tuple(changes_of(before, delta))
     _log_topics(before, delta, version)
     elected = [change for change in changes if change.elected]

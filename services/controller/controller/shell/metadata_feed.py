@@ -184,7 +184,12 @@ class MetadataFeed:
                 sent = delta.narrowed(before) if narrow else delta
                 updates[narrow] = delta_update(sent, image.position, image.controller_id)
             subscription.offer(updates[narrow])
-        if delta.brokers_changed or delta.coordinators_changed or delta.coordinators_gone:
+        if (
+            delta.brokers_changed
+            or delta.brokers_gone
+            or delta.coordinators_changed
+            or delta.coordinators_gone
+        ):
             for subscription in self._subscriptions:
                 if not self._entitled(subscription.broker_epoch):
                     subscription.end(ErrorCode.STALE_BROKER_EPOCH)

@@ -419,6 +419,14 @@ class ControllerNode:
         read = await self._read_live(zk_paths.LIVE_BROKERS, live, store.live_brokers)
         return None if read is None else (BrokerEpoch(read[0]), read[1])
 
+    async def list_live(self) -> LiveListing | None:
+        """Return the brokers with a session, read after a sync; None likewise."""
+        store = self._store
+        if store is None:
+            return None
+        read = await self._read_live(zk_paths.LIVE_BROKERS, None, store.live_brokers)
+        return None if read is None else read[1]
+
     async def find_live_coordinator(
         self, coordinator: CoordinatorImage
     ) -> tuple[int, CoordinatorListing] | None:
@@ -435,11 +443,11 @@ class ControllerNode:
         return await self._read_live(parent, live, lambda: store.live_coordinators(kind))
 
     async def _read_live(
-        self, parent: str, live: zk_paths.LiveZnode, read: Callable[[], Awaitable[Listing]]
+        self, parent: str, live: zk_paths.LiveZnode | None, read: Callable[[], Awaitable[Listing]]
     ) -> tuple[int, Listing] | None:
         try:
             await self._session.sync(parent)
-            stat = await self._session.exists(live.path)
+            stat = None if live is None else await self._session.exists(live.path)
             listing = await read()
         except ZkError as error:
             log.info("live znodes not read", extra=fields(reason=str(error)))

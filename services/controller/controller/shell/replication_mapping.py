@@ -31,6 +31,7 @@ from controller.core.inputs import (
     PartitionRef,
     RegisterBroker,
     RequestHeader,
+    UnregisterBroker,
     UnsoundReplica,
 )
 from controller.core.liveness import LiveListing
@@ -126,6 +127,14 @@ def read_held(held: pb.HeldLogs) -> HeldLogs:
         for number in (*topic.sound, *topic.damaged, *topic.lost)
     }
     return HeldLogs(keys("sound"), keys("damaged"), keys("lost"), missing, directory_of)
+
+
+def read_unregistration(
+    request: pb.UnregisterBrokerRequest, listing: LiveListing
+) -> Callable[[RequestHeader], UnregisterBroker]:
+    """A broker to forget, and the brokers that were seen alive."""
+    broker_id = BrokerId(request.broker_id)
+    return lambda header: UnregisterBroker(header, broker_id, listing)
 
 
 def read_registering(request: pb.RegisterBrokerRequest) -> BrokerImage:

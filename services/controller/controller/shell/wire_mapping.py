@@ -333,6 +333,16 @@ def write_registered(reply: Reply, hint: str) -> pb.RegisterBrokerResponse:
     )
 
 
+def write_unregistered(reply: Reply, hint: str) -> pb.UnregisterBrokerResponse:
+    """Response of UnregisterBroker."""
+    return pb.UnregisterBrokerResponse(
+        error_code=reply.error,
+        error_message=reply.message,
+        controller_hint=hint,
+        position=write_position(reply.position),
+    )
+
+
 def write_feed(
     controller_id: ControllerId, grpc_endpoint: str, feed: MetadataFeed
 ) -> pb.DescribeFeedResponse:

@@ -7,7 +7,7 @@ deposed controller fail. A write may take several transactions; each can be repe
 import base64
 import logging
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tidemark.model.ids import TopicId
@@ -31,6 +31,7 @@ from tidemark.runtime.zk_session import (
 )
 
 from controller.core.cluster import (
+    DropBroker,
     DropTopic,
     PutAcls,
     PutBroker,
@@ -204,6 +205,20 @@ class ZkStore:
         self._present.update(paths)
         return [Remove(path) for path in paths]
 
+    async def _broker_steps(self, op: PutBroker | DropBroker) -> list[Step]:
+        if isinstance(op, PutBroker):
+            path = zk_paths.registered_broker(op.broker.broker_id)
+            return [Put(path, znodes.write_broker(op.broker))]
+        names, _ = await self._session.children(zk_paths.ENDED_BROKERS)
+        paths = [
+            zk_paths.LiveBroker(*one).ended_path
+            for one in _incarnations(names, zk_paths.ENDED_BROKERS)
+            if one.broker_id == op.broker_id
+        ]
+        paths.append(zk_paths.registered_broker(op.broker_id))
+        self._present.update(paths)
+        return [Remove(path) for path in paths]
+
     async def live_brokers(self, on_change: OnChange | None = None) -> LiveListing:
         """Return the brokers with a session, and those that have ended, as this ZooKeeper server
         has them. To see the newest ones, ``sync`` first.
@@ -260,9 +275,8 @@ class ZkStore:
 
     async def _steps(self, op: StoreOp) -> list[Step]:
         match op:
-            case PutBroker(broker):
-                path = zk_paths.registered_broker(broker.broker_id)
-                return [Put(path, znodes.write_broker(broker))]
+            case PutBroker() | DropBroker():
+                return await self._broker_steps(op)
             case PutPartition(topic_id, partition):
                 path = zk_paths.partition(topic_id, partition.partition)
                 return [Put(path, znodes.write_partition(partition))]
@@ -272,12 +286,9 @@ class ZkStore:
                 parent = zk_paths.partitions_of(topic.topic_id)
                 return [Remove(zk_paths.topic(topic.name)), *await self._removal(parent)]
             case PutBrokerConfigs(broker, configs):
-                data = zk_paths.encode({"configs": dict(configs)})
-                return [Put(zk_paths.broker_configs(broker), data)]
+                return [_config_step(zk_paths.broker_configs(broker), configs)]
             case PutGroupConfigs(group, configs):
-                path = zk_paths.group_configs(group)
-                data = zk_paths.encode({"configs": dict(configs)})
-                return [Put(path, data) if configs else Remove(path)]
+                return [_config_step(zk_paths.group_configs(group), configs)]
             case PutAcls() | PutUser() | PutQuotas():
                 return [_access_step(op)]
             case PutProducerIds(following):
@@ -380,6 +391,11 @@ async def load_constants(session: ZkSession) -> Constants | None:
     except NoNodeError:
         return None
     return znodes.read_constants(zk_paths.decode(zk_paths.CONSTANTS, data))
+
+
+def _config_step(path: str, configs: Mapping[str, str]) -> Step:
+    data = zk_paths.encode({"configs": dict(configs)})
+    return Put(path, data) if configs else Remove(path)
 
 
 def _access_step(op: PutAcls | PutUser | PutQuotas) -> Step:

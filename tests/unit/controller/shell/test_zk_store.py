@@ -1,7 +1,13 @@
 from collections.abc import Awaitable, Callable
 
 import pytest
-from controller.core.cluster import PutShards, StoredCluster
+from controller.core.cluster import (
+    DropBroker,
+    PutBroker,
+    PutBrokerConfigs,
+    PutShards,
+    StoredCluster,
+)
 from controller.core.liveness import CoordinatorListing
 from controller.shell.zk_election import ZkElection
 from controller.shell.zk_store import (
@@ -22,7 +28,7 @@ from sim.zk_adapter import SimZkSession
 from tidemark.model.ids import ControllerId
 from tidemark.model.metadata import TXN, ShardOwner
 from tidemark.runtime import zk_paths
-from unit.controller.worlds import a_coordinator
+from unit.controller.worlds import a_broker, a_coordinator
 
 PUTS = st.builds(
     Put, st.text("/a", min_size=1, max_size=9), st.integers(0, BYTES_MAX // 2).map(bytes)
@@ -96,6 +102,27 @@ def test_a_deposed_controller_assigns_nothing() -> None:
         with pytest.raises(FencedError):
             await old.write([PutShards(TXN, (), (ShardOwner(0, -1, 1),))])
         assert (await load(store)).shards == {}
+
+    run(use)
+
+
+@pytest.mark.feature("AD27")
+def test_nothing_is_left_of_an_unregistered_broker() -> None:
+    kept, gone = a_broker(1), a_broker(2)
+    ended = [zk_paths.LiveBroker(one.broker_id, b"old").ended_path for one in (kept, gone)]
+
+    async def use(session: SimZkSession) -> None:
+        store = await new_store(session)
+        await store.load()
+        configs = [PutBrokerConfigs(name, {"max.connections": "9"}) for name in ("1", "2")]
+        await store.write([PutBroker(kept), PutBroker(gone), *configs])
+        for path in ended:
+            await session.create(path)
+        await store.write([PutBrokerConfigs("2", {}), DropBroker(gone.broker_id)])
+        found = await load(store)
+        assert found.brokers == (kept,)
+        assert set(found.broker_configs) == {"1"}
+        assert (await session.children(zk_paths.ENDED_BROKERS))[0] == [ended[0].rsplit("/", 1)[1]]
 
     run(use)
 

@@ -64,6 +64,7 @@ from broker.shell.kafka import (
     share_group_heartbeat,
     sync_group,
     txn_offset_commit,
+    unregister_broker,
     update_features,
     user_credentials,
     write_txn_markers,
@@ -196,6 +197,7 @@ def cluster_apis(
     return {
         ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster.handle, facts, cache),
         ApiKey.DESCRIBE_QUORUM: partial(describe_quorum.handle, facts, cluster.relay),
+        ApiKey.UNREGISTER_BROKER: partial(unregister_broker.handle, facts, cluster.relay),
         ApiKey.FIND_COORDINATOR: partial(
             find_coordinator.handle, facts, cache, cluster.internal_topics, cluster.live
         ),

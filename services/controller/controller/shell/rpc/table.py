@@ -43,6 +43,7 @@ from controller.shell.rpc import (
     register_broker,
     register_coordinator,
     report_replicas,
+    unregister_broker,
     watch_metadata,
 )
 from controller.shell.rpc.call import NO_REQUEST, Context, ask, refused, refused_member
@@ -111,6 +112,7 @@ def _from_member(
 
 HANDLERS: Final[Mapping[str, Handler]] = {
     "RegisterBroker": register_broker.handle,
+    "UnregisterBroker": unregister_broker.handle,
     "WatchMetadata": watch_metadata.handle,
     "CreateTopics": create_topics.handle,
     # By name or by id. Each topic succeeds or fails alone.
