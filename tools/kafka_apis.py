@@ -16,10 +16,6 @@ _BETWEEN: Final = "between processes of Kafka; ours speak gRPC"
 _NO_RAFT: Final = "there is no Raft quorum: controllers are elected in ZooKeeper"
 _NO_TOKENS: Final = "there are no delegation tokens (KIP-48)"
 _NO_STREAMS: Final = "there are no streams groups (KIP-1071); Streams uses classic groups"
-_NO_TELEMETRY: Final = (
-    "brokers do not collect metrics of clients (KIP-714); clients see that it is not advertised,"
-    " and push none"
-)
 
 ABSENT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("LeaderAndIsr", "StopReplica", "UpdateMetadata"), _REMOVED),
@@ -37,7 +33,6 @@ ABSENT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("AlterPartition", "Envelope", "BrokerRegistration"), _BETWEEN),
     **dict.fromkeys(("BrokerHeartbeat", "AllocateProducerIds", "AssignReplicasToDirs"), _BETWEEN),
     "ControllerRegistration": _BETWEEN,
-    **dict.fromkeys(("GetTelemetrySubscriptions", "PushTelemetry"), _NO_TELEMETRY),
     **dict.fromkeys(("StreamsGroupHeartbeat", "StreamsGroupDescribe"), _NO_STREAMS),
 }
 """Reasons by name. A reason of an API that is served meanwhile is not shown."""

@@ -91,7 +91,6 @@ ABSENT: Final[Mapping[str, str]] = {
     r"replica\.alter\.log\.dirs\..*": "not there: moves between directories of a broker (KIP-113)",
     r"max\.connection\.creation\.rate": "not there: a rate of new connections",
     r"max\.request\.partition\.size\.limit": "other name: a fixed bound of DescribeTopicPartitions",
-    r"telemetry\.max\.bytes": "not there: metrics of clients (KIP-714)",
     r"transaction\.two\.phase\.commit\.enable": "not there: two-phase commit (KIP-939)",
     r"transaction\.abort\.timed\.out\..*": (
         "not applicable: a transaction is aborted when its own timeout ends"

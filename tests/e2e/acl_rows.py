@@ -410,6 +410,16 @@ _CLUSTER = (
     tail(K.INCREMENTAL_ALTER_CONFIGS, _configs(2, None, configs=[]), topic(Op.ALTER_CONFIGS)),
     tail(K.INCREMENTAL_ALTER_CONFIGS, _configs(4, "", configs=[]), cluster(Op.ALTER_CONFIGS)),
     tail(K.INCREMENTAL_ALTER_CONFIGS, _configs(32, GROUP, configs=[]), group(Op.ALTER_CONFIGS)),
+    tail(
+        K.DESCRIBE_CONFIGS,
+        _configs(16, "subscription", configuration_keys=None),
+        cluster(Op.DESCRIBE_CONFIGS),
+    ),
+    tail(
+        K.INCREMENTAL_ALTER_CONFIGS,
+        _configs(16, "subscription", configs=[]),
+        cluster(Op.ALTER_CONFIGS),
+    ),
     tail(K.LIST_CONFIG_RESOURCES, {"resource_types": []}, cluster(Op.DESCRIBE_CONFIGS)),
     tail(K.DESCRIBE_LOG_DIRS, {"topics": []}, cluster(Op.DESCRIBE)),
     tail(K.DESCRIBE_QUORUM, {"topics": []}, cluster(Op.DESCRIBE)),
@@ -501,4 +511,7 @@ ROWS: Final = (
     *_CLUSTER,
     *_SHARES,
     tail(K.DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": True}),
+    # As in Kafka, any client may ask what to push, and push it.
+    tail(K.GET_TELEMETRY_SUBSCRIPTIONS, {"client_instance_id": bytes(16)}),
+    tail(K.PUSH_TELEMETRY, {"client_instance_id": bytes(range(16)), "metrics": b""}),
 )

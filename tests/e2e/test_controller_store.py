@@ -9,6 +9,7 @@ import pytest
 from controller.core.cluster import (
     DropTopic,
     PutAcls,
+    PutClientMetrics,
     PutGroupConfigs,
     PutPartition,
     PutProducerIds,
@@ -139,10 +140,14 @@ def test_what_groups_set_is_written_and_loaded_and_forgotten(
             await store.load()
             sets = {"../a b": {"consumer.session.timeout.ms": "1"}, "g": {"x": "ü"}}
             await store.write([PutGroupConfigs(name, configs) for name, configs in sets.items()])
+            await store.write([PutClientMetrics("../s", {"metrics": "*"})])
             heir = ZkStore(session, term.epoch_version)
             assert (await heir.load()).group_configs == sets
+            assert (await heir.load()).client_metrics == {"../s": {"metrics": "*"}}
             await heir.write([PutGroupConfigs("../a b", {}), PutGroupConfigs("never", {})])
+            await heir.write([PutClientMetrics("../s", {})])
             assert (await store.load()).group_configs == {"g": {"x": "ü"}}
+            assert (await store.load()).client_metrics == {}
 
     asyncio.run(use())
 

@@ -49,6 +49,10 @@ class CompressionError(ValueError):
     """The data is invalid for its codec or exceeds the bound, or the codec is unknown."""
 
 
+class DecompressedTooLargeError(CompressionError):
+    """The data decompresses to more than the bound."""
+
+
 class _TooLongError(Exception):
     """The output of a part of the data exceeds its bound."""
 
@@ -75,7 +79,8 @@ def decompress(codec: int, data: Buffer, *, bytes_max: int) -> bytes:
     try:
         return decompressor(data, bytes_max)
     except _TooLongError:
-        raise CompressionError(f"decompresses to more than {bytes_max} bytes") from None
+        words = f"decompresses to more than {bytes_max} bytes"
+        raise DecompressedTooLargeError(words) from None
     except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError) as problem:
         # python-lz4 has no error class of its own and raises RuntimeError.
         raise CompressionError(f"{CODEC_NAMES[codec]}: {problem}") from None

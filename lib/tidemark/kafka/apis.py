@@ -14,7 +14,7 @@ from typing import Final
 
 
 class ApiKey(IntEnum):
-    """Kafka's API keys, without those of KRaft, telemetry, streams and internal APIs."""
+    """Kafka's API keys, without those of KRaft, streams and internal APIs."""
 
     PRODUCE = 0
     FETCH = 1
@@ -68,6 +68,8 @@ class ApiKey(IntEnum):
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     SHARE_GROUP_HEARTBEAT = 76
@@ -160,6 +162,8 @@ APIS: Final[Mapping[ApiKey, ApiVersionRange]] = MappingProxyType(
         ApiKey.LIST_TRANSACTIONS: _versions(0, 2, 0),
         ApiKey.CONSUMER_GROUP_HEARTBEAT: _versions(0, 1, 0),
         ApiKey.CONSUMER_GROUP_DESCRIBE: _versions(0, 1, 0),
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _versions(0, 0, 0),
+        ApiKey.PUSH_TELEMETRY: _versions(0, 0, 0),
         ApiKey.LIST_CONFIG_RESOURCES: _versions(0, 1, 0),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: _versions(0, 0, 0),
         ApiKey.SHARE_GROUP_HEARTBEAT: _versions(1, 1, 1),

@@ -195,6 +195,8 @@ class ClusterDelta:
     """Credentials by user; empty for a user that has none left."""
     quotas_changed: ClientQuotas = field(default_factory=dict)
     """Values by entity; empty for an entity that has none left."""
+    client_metrics_changed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Subscriptions to metrics of clients by name; empty for one that is gone."""
 
     def narrowed(self, before: "ClusterImage") -> "ClusterDelta":
         """Return the same change of ``before``, with partitions in place of whole topics where
@@ -242,6 +244,8 @@ class ClusterImage:
     login_secret: bytes = field(default=b"", repr=False)
     """Secret of the cluster from which the answers to unknown users are made."""
     quotas: ClientQuotas = field(default_factory=dict)
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Subscriptions to metrics of clients by name."""
 
     def shard_owner(self, kind: str, shard: int) -> CoordinatorImage | None:
         """Return the coordinator that owns this shard; None while there is none."""
@@ -277,10 +281,11 @@ class ClusterImage:
             finalized_features={**self.finalized_features, **delta.finalized_features},
             coordinators=coordinators,
             shards=shards,
-            group_configs=self.group_configs_after(delta),
+            group_configs=without_empty(self.group_configs, delta.group_configs_changed),
             acls=acls_after(self.acls, delta.acls_changed),
             users=self.users_after(delta),
             quotas=quotas_after(self.quotas, delta.quotas_changed),
+            client_metrics=without_empty(self.client_metrics, delta.client_metrics_changed),
         )
 
     def _topics_after(
@@ -307,13 +312,6 @@ class ClusterImage:
             topics[new.name] = topics_by_id[topic_id] = new
         return topics, topics_by_id
 
-    def group_configs_after(self, delta: ClusterDelta) -> Mapping[str, Mapping[str, str]]:
-        """Return ``group_configs`` after a delta."""
-        if not delta.group_configs_changed:
-            return self.group_configs
-        after = {**self.group_configs, **delta.group_configs_changed}
-        return {group: configs for group, configs in after.items() if configs}
-
     def users_after(self, delta: ClusterDelta) -> Mapping[str, UserCredentials]:
         """Return ``users`` after a delta."""
         if not delta.users_changed:
@@ -339,6 +337,16 @@ class ClusterImage:
             }
             shards = {**shards, **after}
         return coordinators, shards
+
+
+def without_empty(
+    present: Mapping[str, Mapping[str, str]], changed: Mapping[str, Mapping[str, str]]
+) -> Mapping[str, Mapping[str, str]]:
+    """Return configurations by name after a change of some; those that became empty are gone."""
+    if not changed:
+        return present
+    after = {**present, **changed}
+    return {name: configs for name, configs in after.items() if configs}
 
 
 def with_owners(

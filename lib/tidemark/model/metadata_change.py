@@ -37,6 +37,8 @@ class Kind(enum.Flag):
     """Credentials of users."""
     QUOTAS = enum.auto()
     """Quotas of clients."""
+    CLIENT_METRICS = enum.auto()
+    """Subscriptions to metrics of clients."""
     COORDINATORS = enum.auto()
     """Coordinator services, and owners of their shards."""
     FIRST = enum.auto()
@@ -114,6 +116,7 @@ def changes(
         Kind.ACLS: image.acls is not before.acls and image.acls != before.acls,
         Kind.USERS: image.users != before.users,
         Kind.QUOTAS: image.quotas is not before.quotas and image.quotas != before.quotas,
+        Kind.CLIENT_METRICS: image.client_metrics != before.client_metrics,
         Kind.COORDINATORS: (image.coordinators, image.shards)
         != (before.coordinators, before.shards),
     }

@@ -192,6 +192,7 @@ def write_delta(delta: ClusterDelta) -> controller_pb2.MetadataDelta:
         acls_changed=write_acls(delta.acls_changed),
         users_changed=write_users(delta.users_changed),
         quotas_changed=write_quotas(delta.quotas_changed),
+        client_metrics_changed=_write_configs(delta.client_metrics_changed),
     )
 
 
@@ -215,6 +216,7 @@ def read_delta(wire: controller_pb2.MetadataDelta) -> ClusterDelta:
         acls_changed=read_acls(wire.acls_changed),
         users_changed=read_users(wire.users_changed),
         quotas_changed=read_quotas(wire.quotas_changed),
+        client_metrics_changed=_read_configs(wire.client_metrics_changed),
     )
 
 
@@ -233,6 +235,7 @@ def write_snapshot(image: ClusterImage) -> controller_pb2.MetadataSnapshot:
         users=write_users(image.users),
         login_secret=image.login_secret,
         quotas=write_quotas(image.quotas),
+        client_metrics=_write_configs(image.client_metrics),
     )
 
 
@@ -261,6 +264,7 @@ def read_snapshot(
         users=read_users(wire.users),
         login_secret=wire.login_secret,
         quotas=read_quotas(wire.quotas),
+        client_metrics=_read_configs(wire.client_metrics),
     )
 
 

@@ -48,6 +48,7 @@ TOPICS: Final = "/topics"
 PARTITIONS: Final = "/partitions"
 BROKER_CONFIGS: Final = "/configs/brokers"
 GROUP_CONFIGS: Final = "/configs/groups"
+CLIENT_METRICS: Final = "/configs/client-metrics"
 ACLS: Final = "/acls"
 USERS: Final = "/users"
 QUOTAS: Final = "/quotas"
@@ -66,6 +67,7 @@ PERSISTENT_PARENTS: Final = (
     PARTITIONS,
     BROKER_CONFIGS,
     GROUP_CONFIGS,
+    CLIENT_METRICS,
     ACLS,
     USERS,
     QUOTAS,
@@ -198,6 +200,18 @@ def group_configs(group: str) -> str:
 
 def group_of_configs(name: str) -> str:
     """Return the group of a child's name: the inverse of ``group_configs``."""
+    return unquote(name)
+
+
+def client_metrics(subscription: str) -> str:
+    """Return the znode of a subscription to metrics of clients, with the name escaped as a
+    group's.
+    """
+    return f"{CLIENT_METRICS}/{quote(subscription, safe='').replace('.', '%2E')}"
+
+
+def subscription_of_client_metrics(name: str) -> str:
+    """Return the subscription of a child's name: the inverse of ``client_metrics``."""
     return unquote(name)
 
 

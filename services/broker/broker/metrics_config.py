@@ -31,6 +31,24 @@ class MetricsConfig(ServiceConfig):
         " series of their own, groups with members first; the others are counted in"
         " tidemark_group_positions_cut",
     )
+    telemetry_enable: bool = Field(
+        default=True,
+        description="offer clients to push metrics (KIP-714), which /metrics then shows; they push"
+        " nothing until there is a subscription (tidemark config set --client-metrics)",
+    )
+    telemetry_max_bytes: int = Field(
+        1024 * 1024,
+        ge=1,
+        le=16 * 1024 * 1024,
+        description="maximum size of a client's push, compressed and decompressed",
+    )
+    telemetry_series_max: int = Field(
+        20_000,
+        ge=0,
+        le=1_000_000,
+        description="maximum number of series of clients' metrics at /metrics; what is beyond is"
+        " counted in tidemark_client_metrics_dropped",
+    )
     slow_request_ms: int = Field(
         500,
         ge=0,

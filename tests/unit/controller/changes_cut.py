@@ -53,6 +53,7 @@ from unit.controller.worlds import NEVER, a_broker, a_coordinator, a_topic, new_
 TOPIC: Final = 2
 BROKER: Final = 4
 GROUP: Final = 32
+CLIENT_METRICS: Final = 16
 UNASKED: Final = RequestHeader(0, NEVER)
 MINIMUM: Final = "min.insync.replicas"
 STATE: Final = "__transaction_state"
@@ -210,6 +211,7 @@ def configures_all(life: Life) -> None:
         ConfigResource(BROKER, "1", (_set("max.connections", "9"),)),
         ConfigResource(GROUP, "g", (_set("consumer.session.timeout.ms", "50000"),)),
         ConfigResource(GROUP, "h", (_set("consumer.session.timeout.ms", "50000"),)),
+        ConfigResource(CLIENT_METRICS, "s", (_set("metrics", "*"),)),
     )
 
 

@@ -290,6 +290,7 @@ def without_epochs(image: ClusterImage) -> list[object]:
         [(one.name, one.topic_id, one.configs, list(map(_bare, one.partitions))) for one in topics],
         dict(image.broker_configs),
         dict(image.group_configs),
+        dict(image.client_metrics),
         dict(image.users),
         dict(image.quotas),
         sorted(image.coordinators),

@@ -1,4 +1,4 @@
-"""``tidemark config``: settings of topics, brokers and groups.
+"""``tidemark config``: settings of topics, brokers, groups and subscriptions to client metrics.
 
 Commands import their work when run.
 """
@@ -22,7 +22,7 @@ from tidemark.runtime.exit_codes import ExitCode
 if TYPE_CHECKING:
     from tidemark.client.admin.types import AlterConfig, ConfigResource
 
-app = command_group("Show and change settings of topics, brokers and groups.")
+app = command_group("Show and change settings of topics, brokers, groups and client metrics.")
 
 TopicOption = Annotated[
     str | None,
@@ -38,6 +38,14 @@ GroupOption = Annotated[
     str | None,
     typer.Option("--group", "-g", help="Of this group.", autocompletion=complete_groups),
 ]
+ClientMetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--client-metrics",
+        metavar="NAME",
+        help="Of this subscription to metrics of clients (interval.ms, match, metrics).",
+    ),
+]
 ValidateOnlyOption = Annotated[
     bool, typer.Option("--validate-only", help="Check only, change nothing.")
 ]
@@ -52,6 +60,7 @@ def list_settings(
     broker: BrokerOption = None,
     brokers: BrokersOption = False,
     group: GroupOption = None,
+    client_metrics: ClientMetricsOption = None,
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Also those that have their default.")
     ] = False,
@@ -62,7 +71,7 @@ def list_settings(
     from tidemark.cli.client_calls import run
     from tidemark.cli.config import admin
 
-    resource = _resource(topic, broker, group, brokers=brokers)
+    resource = _resource(topic, broker, group, client_metrics, brokers=brokers)
     rows = run(admin.list_all(bootstrap_for(bootstrap), resource, defaults=everything))
     print_rows(rows, _COLUMNS, output)
 
@@ -75,6 +84,7 @@ def get(
     broker: BrokerOption = None,
     brokers: BrokersOption = False,
     group: GroupOption = None,
+    client_metrics: ClientMetricsOption = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -82,7 +92,7 @@ def get(
     from tidemark.cli.client_calls import run
     from tidemark.cli.config import admin
 
-    resource = _resource(topic, broker, group, brokers=brokers)
+    resource = _resource(topic, broker, group, client_metrics, brokers=brokers)
     print_rows(run(admin.get(bootstrap_for(bootstrap), resource, names)), _COLUMNS, output)
 
 
@@ -94,6 +104,7 @@ def set_settings(
     broker: BrokerOption = None,
     brokers: BrokersOption = False,
     group: GroupOption = None,
+    client_metrics: ClientMetricsOption = None,
     append: Annotated[
         bool, typer.Option("--append", help="Add the values to lists that are set.")
     ] = False,
@@ -110,7 +121,7 @@ def set_settings(
 
     if append and subtract:
         raise CommandError("--append and --subtract cannot be combined", code=ExitCode.USAGE)
-    resource = _resource(topic, broker, group, brokers=brokers)
+    resource = _resource(topic, broker, group, client_metrics, brokers=brokers)
     changes = [
         AlterConfig(name, value, "append" if append else "subtract" if subtract else "set")
         for name, value in parse_pairs(pairs, "argument").items()
@@ -126,6 +137,7 @@ def unset(
     broker: BrokerOption = None,
     brokers: BrokersOption = False,
     group: GroupOption = None,
+    client_metrics: ClientMetricsOption = None,
     validate_only: ValidateOnlyOption = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -133,7 +145,7 @@ def unset(
     """Remove settings, so that the next source of the value applies."""
     from tidemark.client.admin.types import AlterConfig
 
-    resource = _resource(topic, broker, group, brokers=brokers)
+    resource = _resource(topic, broker, group, client_metrics, brokers=brokers)
     changes = [AlterConfig(name, operation="delete") for name in names]
     _change(bootstrap, resource, changes, output, validate_only=validate_only)
 
@@ -155,7 +167,12 @@ def _change(
 
 
 def _resource(
-    topic: str | None, broker: int | None, group: str | None, *, brokers: bool
+    topic: str | None,
+    broker: int | None,
+    group: str | None,
+    client_metrics: str | None,
+    *,
+    brokers: bool,
 ) -> "ConfigResource":
     """Return the one resource of the options. Raises CommandError for none or several."""
     from tidemark.client.admin.types import ConfigResource
@@ -167,11 +184,13 @@ def _resource(
         named.append(ConfigResource("broker", str(broker)))
     if group is not None:
         named.append(ConfigResource("group", group))
+    if client_metrics is not None:
+        named.append(ConfigResource("client-metrics", client_metrics))
     if brokers:
         named.append(ConfigResource("broker", ""))
     if len(named) != 1:
         raise CommandError(
-            "name one of --topic, --broker, --brokers and --group",
+            "name one of --topic, --broker, --brokers, --group and --client-metrics",
             hint="tidemark config list --topic TOPIC",
             code=ExitCode.USAGE,
         )

@@ -14,6 +14,7 @@ RESOURCE_TYPES: Final[Mapping[str, int]] = {
     "topic": 2,
     "broker": 4,
     "broker-logger": 8,
+    "client-metrics": 16,
     "group": 32,
 }
 OPERATIONS: Final[Mapping[str, int]] = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
@@ -25,6 +26,7 @@ CONFIG_SOURCES: Final[Mapping[int, str]] = {
     4: "broker file",
     5: "default",
     6: "broker logger",
+    7: "subscription",
     8: "group",
 }
 CONFIG_TYPES: Final[Mapping[int, str]] = {
@@ -66,10 +68,11 @@ class CreatedTopic(NamedTuple):
 
 class ConfigResource(NamedTuple):
     """Owner of a configuration. A broker's name is its id; "" is the default of all brokers. The
-    settings of a broker-logger, also named by the broker's id, are log levels by logger.
+    settings of a broker-logger, also named by the broker's id, are log levels by logger. Those of
+    client-metrics are a subscription to metrics of clients.
     """
 
-    kind: Literal["topic", "broker", "broker-logger", "group"]
+    kind: Literal["topic", "broker", "broker-logger", "client-metrics", "group"]
     name: str
 
 

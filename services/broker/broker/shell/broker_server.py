@@ -18,10 +18,12 @@ from tidemark.runtime.worker_pool import WorkerPool
 
 from broker.config import BrokerConfig
 from broker.listener_address import Listener
+from broker.shell.client_telemetry.receiver import ClientTelemetry
 from broker.shell.cluster.acl_updates import follow_acls
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.apis import make_router
+from broker.shell.listener.connection import Connection
 from broker.shell.listener.limits import connection_limits
 from broker.shell.listener.listener import KafkaListener
 from broker.shell.listener.logins import Logins
@@ -42,7 +44,7 @@ from broker.shell.rooms import (
 from broker.shell.rpc.services import GrpcServices, make_services
 from broker.shell.seams import Seams
 from broker.shell.settings import BrokerSettings
-from broker.shell.subscribers import LISTENERS, QUOTAS
+from broker.shell.subscribers import CLIENT_METRICS, LISTENERS, QUOTAS
 from broker.shell.upkeep.descriptor_budget import connections_possible
 from broker.storage.log_manager import LogManager
 
@@ -120,6 +122,7 @@ class BrokerServer:
             self.facts, self.metadata, self.partitions, self.transactions, seams.channels
         )
         self.shares = self._make_shares(seams.channels)
+        self.telemetry = self._make_telemetry()
         settings = BrokerSettings(self.facts, self.metadata)
         self.upkeep = build_upkeep(
             self.facts,
@@ -153,6 +156,18 @@ class BrokerServer:
             self._pools.inspection,
         )
 
+    def _make_telemetry(self) -> ClientTelemetry | None:
+        if not self.config.telemetry_enable:
+            return None
+        receiver = ClientTelemetry(self.config, self._pools.inspection, self.facts.clock)
+        self.metadata.subscribe(CLIENT_METRICS, Kind.CLIENT_METRICS, receiver.follow)
+        return receiver
+
+    def _connection_lost(self, connection: Connection) -> None:
+        self.shares.partitions.connection_lost(connection)
+        if self.telemetry is not None:
+            self.telemetry.connection_lost(connection.listener_name, connection.peer)
+
     def _make_listeners(self) -> list[KafkaListener]:
         config = self.config
         router = make_router(
@@ -165,6 +180,7 @@ class BrokerServer:
             transactions=self.transactions,
             groups=self.groups,
             shares=self.shares,
+            telemetry_receiver=self.telemetry,
         )
         logins = Logins(config, self.metadata, self.facts.clock, self.counters)
         return [
@@ -177,7 +193,7 @@ class BrokerServer:
                 counters=self.counters,
                 parked=self.partitions.parked.requests,
                 on_unreadable=self.partitions.disks.read_failed,
-                on_gone=self.shares.partitions.connection_lost,
+                on_gone=self._connection_lost,
                 quotas=self.facts.quotas,
                 tls=_tls(config, listener),
             )
@@ -212,6 +228,7 @@ class BrokerServer:
             lag=self.groups.lag,
             connections=lambda: {one.name: one.connection_count for one in self.listeners},
             config=self.config,
+            telemetry=self.telemetry,
         )
 
     async def open(self) -> tuple[Endpoint, ...]:

@@ -11,6 +11,7 @@ SETTINGS: Final = "settings"
 QUOTAS: Final = "quotas"
 GROUPS: Final = "groups"
 SHARES: Final = "shares"
+CLIENT_METRICS: Final = "client-metrics"
 LISTENERS: Final = "listeners"
 MEMBERSHIP: Final = "membership"
 ACT_FIRST: Final = (AUTHORIZER, HOSTING)
@@ -25,6 +26,7 @@ ACT_THEN: Final = (
     PARKED_REQUESTS,
     GROUPS,
     SHARES,
+    CLIENT_METRICS,
     LISTENERS,
     MEMBERSHIP,
 )

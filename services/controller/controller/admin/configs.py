@@ -31,6 +31,7 @@ _SOURCES: Final = {
     "broker file": "STATIC_BROKER_CONFIG",
     "default": "DEFAULT_CONFIG",
     "broker logger": "DYNAMIC_BROKER_LOGGER_CONFIG",
+    "subscription": "DYNAMIC_CLIENT_METRICS_CONFIG",
     "group": "GROUP_CONFIG",
 }
 

@@ -55,6 +55,7 @@ class StoredCluster:
     users: Mapping[str, UserCredentials] = field(default_factory=dict, repr=False)
     login_secret: bytes = field(default=b"", repr=False)
     quotas: ClientQuotas = field(default_factory=dict)
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,13 @@ class PutGroupConfigs(NamedTuple):
     configs: Mapping[str, str]
 
 
+class PutClientMetrics(NamedTuple):
+    """A subscription to metrics of clients. An empty one is removed."""
+
+    subscription: str
+    configs: Mapping[str, str]
+
+
 class PutAcls(NamedTuple):
     """Access control list of one pattern. An empty one is removed."""
 
@@ -171,6 +179,7 @@ StoreOp = (
     | DropTopic
     | PutBrokerConfigs
     | PutGroupConfigs
+    | PutClientMetrics
     | PutAcls
     | PutUser
     | PutQuotas
@@ -199,6 +208,7 @@ def store_ops(image: ClusterImage, change: Change) -> Iterator[StoreOp]:
         yield DropTopic(image.topics_by_id[topic_id])
     yield from starmap(PutBrokerConfigs, delta.broker_configs_changed.items())
     yield from starmap(PutGroupConfigs, delta.group_configs_changed.items())
+    yield from starmap(PutClientMetrics, delta.client_metrics_changed.items())
     yield from starmap(PutAcls, delta.acls_changed.items())
     yield from starmap(PutUser, delta.users_changed.items())
     yield from starmap(PutQuotas, delta.quotas_changed.items())
@@ -269,6 +279,7 @@ class Cluster:
             users=stored.users,
             login_secret=stored.login_secret,
             quotas=stored.quotas,
+            client_metrics=stored.client_metrics,
         )
         self.next_producer_id = stored.next_producer_id
         self.loads = Loads()

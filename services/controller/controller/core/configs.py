@@ -1,4 +1,6 @@
-"""Decisions on dynamic configuration of topics, of one broker, of all brokers, and of groups."""
+"""Decisions on dynamic configuration of topics, of one broker, of all brokers, of groups, and of
+subscriptions to metrics of clients.
+"""
 
 import difflib
 from collections import Counter
@@ -7,6 +9,10 @@ from dataclasses import replace
 from typing import Final
 
 from tidemark.model.broker_configs import BROKER_CONFIG_KINDS, TOPIC_KEY_OF, contradiction
+from tidemark.model.client_metrics_configs import (
+    CLIENT_METRICS_CONFIG_KINDS,
+    check_subscription,
+)
 from tidemark.model.config_values import ConfigKind, InvalidConfigError
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.group_configs import GROUP_CONFIG_KINDS, check_values
@@ -20,6 +26,7 @@ from controller.core.inputs import AlterConfigs, ConfigChange, ConfigOperation, 
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+CLIENT_METRICS_RESOURCE: Final = 16
 GROUP_RESOURCE: Final = 32
 CLUSTER_WIDE: Final = ""
 CONFIG_CHARS_MAX: Final = 64 * 1024
@@ -31,6 +38,9 @@ GROUPS_MAX: Final = 10_000
 """Number of groups that may have configuration. All of it is part of every snapshot."""
 GROUP_NAME_BYTES_MAX: Final = 255
 """Longest name of a group that may have configuration: it is the name of a znode."""
+SUBSCRIPTIONS_MAX: Final = 1_000
+"""Number of subscriptions to metrics of clients. A broker compares each new client with all."""
+SUBSCRIPTION_NAME_BYTES_MAX: Final = 255
 
 _LIST_TYPE: Final = 7
 Configs = dict[str, str]
@@ -78,6 +88,7 @@ def decide_alter_configs(
     topics: list[TopicImage] = []
     brokers: dict[str, Configs] = {}
     groups: dict[str, Configs] = {}
+    subscriptions: dict[str, Configs] = {}
     results: list[ConfigResult] = []
     for item in request.resources:
         key = (item.resource_type, item.resource_name)
@@ -87,18 +98,21 @@ def decide_alter_configs(
                 topics += _alter_topic(cluster, item)
             elif item.resource_type == GROUP_RESOURCE:
                 groups.update(_alter_group(cluster, item, new=len(groups)))
+            elif item.resource_type == CLIENT_METRICS_RESOURCE:
+                subscriptions.update(_alter_subscription(cluster, item, new=len(subscriptions)))
             else:
                 brokers.update(_alter_broker(cluster, item))
         except TidemarkError as error:
             results.append(ConfigResult(*key, error.code, error.message))
         else:
             results.append(ConfigResult(*key))
-    if request.validate_only or not (topics or brokers or groups):
+    if request.validate_only or not (topics or brokers or groups or subscriptions):
         return None, tuple(results)
     delta = ClusterDelta(
         topics_changed=tuple(topics),
         broker_configs_changed=brokers,
         group_configs_changed=groups,
+        client_metrics_changed=subscriptions,
     )
     return Change(delta), tuple(results)
 
@@ -175,12 +189,36 @@ def _alter_group(cluster: Cluster, item: ConfigResource, *, new: int) -> dict[st
     return {} if configs == present else {name: configs}
 
 
+def _alter_subscription(cluster: Cluster, item: ConfigResource, *, new: int) -> dict[str, Configs]:
+    """Return the new configuration of a subscription to metrics of clients, by its name; empty: it
+    stays. The broker that relayed the request has checked the syntax of patterns. ``new`` counts
+    the subscriptions that this request has already changed.
+    """
+    name = item.resource_name
+    _refuse_if(not name, "Subscription name can't be empty")
+    _refuse_if(
+        len(name.encode()) > SUBSCRIPTION_NAME_BYTES_MAX,
+        f"The name of a subscription may have {SUBSCRIPTION_NAME_BYTES_MAX} bytes.",
+    )
+    subscriptions = cluster.image.client_metrics
+    present = subscriptions.get(name, {})
+    configs = _altered(present, item, CLIENT_METRICS_CONFIG_KINDS, {})
+    _check_size(configs)
+    check_subscription(configs)
+    if configs and not present and len(subscriptions) + new >= SUBSCRIPTIONS_MAX:
+        raise TidemarkError(
+            ErrorCode.POLICY_VIOLATION,
+            f"there are {SUBSCRIPTIONS_MAX} subscriptions to client metrics; no more may be made",
+        )
+    return {} if configs == present else {name: configs}
+
+
 def _check_broker(cluster: Cluster, item: ConfigResource) -> None:
     name = item.resource_name
     _refuse_if(
         item.resource_type != BROKER_RESOURCE,
-        f"Unexpected resource type {item.resource_type}: expected 2 (topic), 4 (broker)"
-        " or 32 (group).",
+        f"Unexpected resource type {item.resource_type}: expected 2 (topic), 4 (broker),"
+        " 16 (client metrics) or 32 (group).",
     )
     if name == CLUSTER_WIDE:
         return

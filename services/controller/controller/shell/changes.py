@@ -118,6 +118,9 @@ def report(before: ClusterImage, delta: ClusterDelta, after: ClusterImage) -> tu
         log.info("broker configuration changed", extra=words)
     for name in delta.group_configs_changed:
         log.info("group configuration changed", extra=fields(group=name, version=version))
+    for name in delta.client_metrics_changed:
+        words = fields(subscription=name, version=version)
+        log.info("subscription to client metrics changed", extra=words)
     if delta.acls_changed:
         names = [f"{one.resource_type.name}:{one.name}" for one in delta.acls_changed]
         log.info("ACLs changed", extra=fields(**shortened("patterns", names), version=version))

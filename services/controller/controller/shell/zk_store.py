@@ -7,7 +7,7 @@ deposed controller fail. A write may take several transactions; each can be repe
 import base64
 import logging
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from tidemark.model.ids import TopicId
@@ -36,6 +36,7 @@ from controller.core.cluster import (
     PutAcls,
     PutBroker,
     PutBrokerConfigs,
+    PutClientMetrics,
     PutGroupConfigs,
     PutPartition,
     PutProducerIds,
@@ -100,6 +101,7 @@ class ZkStore:
         brokers = await self._load_children(zk_paths.REGISTERED_BROKERS)
         configs = await self._load_children(zk_paths.BROKER_CONFIGS)
         group_configs = await self._load_children(zk_paths.GROUP_CONFIGS)
+        client_metrics = await self._load_children(zk_paths.CLIENT_METRICS)
         acls = await self._load_children(zk_paths.ACLS)
         users = await self._load_children(zk_paths.USERS)
         quotas = await self._load_children(zk_paths.QUOTAS)
@@ -129,6 +131,10 @@ class ZkStore:
             users={zk_paths.user_of(name): znodes.read_user(content) for name, content in users},
             login_secret=await self._load_login_secret(),
             quotas=dict(znodes.read_quotas(content) for _, content in quotas),
+            client_metrics={
+                zk_paths.subscription_of_client_metrics(name): dict(content["configs"])
+                for name, content in client_metrics
+            },
         )
 
     async def write_constants(self, constants: Constants) -> None:
@@ -285,10 +291,8 @@ class ZkStore:
             case DropTopic(topic):
                 parent = zk_paths.partitions_of(topic.topic_id)
                 return [Remove(zk_paths.topic(topic.name)), *await self._removal(parent)]
-            case PutBrokerConfigs(broker, configs):
-                return [_config_step(zk_paths.broker_configs(broker), configs)]
-            case PutGroupConfigs(group, configs):
-                return [_config_step(zk_paths.group_configs(group), configs)]
+            case PutBrokerConfigs() | PutGroupConfigs() | PutClientMetrics():
+                return [_configs_step(op)]
             case PutAcls() | PutUser() | PutQuotas():
                 return [_access_step(op)]
             case PutProducerIds(following):
@@ -393,9 +397,15 @@ async def load_constants(session: ZkSession) -> Constants | None:
     return znodes.read_constants(zk_paths.decode(zk_paths.CONSTANTS, data))
 
 
-def _config_step(path: str, configs: Mapping[str, str]) -> Step:
-    data = zk_paths.encode({"configs": dict(configs)})
-    return Put(path, data) if configs else Remove(path)
+def _configs_step(op: PutBrokerConfigs | PutGroupConfigs | PutClientMetrics) -> Step:
+    match op:
+        case PutBrokerConfigs(broker, configs):
+            path = zk_paths.broker_configs(broker)
+        case PutGroupConfigs(group, configs):
+            path = zk_paths.group_configs(group)
+        case PutClientMetrics(subscription, configs):
+            path = zk_paths.client_metrics(subscription)
+    return Put(path, zk_paths.encode({"configs": dict(configs)})) if configs else Remove(path)
 
 
 def _access_step(op: PutAcls | PutUser | PutQuotas) -> Step:

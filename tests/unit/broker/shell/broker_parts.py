@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 from broker.config import BrokerConfig
 from broker.shell.broker_server import no_lease_needed
+from broker.shell.client_telemetry.receiver import ClientTelemetry
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.api_versions import finalized_features
@@ -18,6 +19,7 @@ from broker.shell.kafka.apis import (
     make_router,
     partition_apis,
     share_group_apis,
+    telemetry_apis,
     topic_apis,
     transaction_apis,
 )
@@ -112,6 +114,7 @@ class BrokerParts:
             share_state or _NO_STATE,
             pool,
         )
+        self.telemetry = ClientTelemetry(config, pool, clock)
 
     def router(self) -> RequestRouter:
         """Every handler, bound to the parts as they are now."""
@@ -125,6 +128,7 @@ class BrokerParts:
             transactions=self.transactions,
             groups=self.groups,
             shares=self.shares,
+            telemetry_receiver=self.telemetry,
         )
 
     def hot(self, api_key: ApiKey) -> HotHandler:
@@ -141,6 +145,7 @@ class BrokerParts:
             **group_apis(self.facts, self.metadata, self.groups),
             **feature_apis(self.facts, finalized_features(verifies=True)),
             **share_group_apis(self.facts, self.metadata, self.cluster, self.groups),
+            **telemetry_apis(self.telemetry),
         }
 
     def services(self) -> GrpcServices:
@@ -171,6 +176,7 @@ class BrokerParts:
             lag=self.groups.lag,
             connections=dict,
             config=self.facts.config,
+            telemetry=self.telemetry,
         )
 
 

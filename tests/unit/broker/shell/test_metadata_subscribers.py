@@ -54,6 +54,7 @@ async def metadata_of_a_broker(path: Path) -> MetadataCache:
         (Kind.USERS, []),
         (Kind.ACLS, ["authorizer"]),
         (Kind.QUOTAS, ["quotas"]),
+        (Kind.CLIENT_METRICS, ["client-metrics"]),
         (Kind.COORDINATORS, []),
         (Kind.FIRST, ["hosting", "parked-requests", "listeners"]),
         (Kind.POSITION, EVERY_IMAGE),

@@ -196,6 +196,45 @@ def test_no_more_than_so_many_groups_set_something(monkeypatch: pytest.MonkeyPat
     assert [result.error for result in results] == [0, 0, ErrorCode.POLICY_VIOLATION]
 
 
+def subscription(name: str, **configs: str) -> ConfigResource:
+    changes = [ConfigChange(key.replace("_", "."), SET, text) for key, text in configs.items()]
+    return ConfigResource(16, name, tuple(changes))
+
+
+@pytest.mark.feature("AD90")
+def test_a_subscription_to_client_metrics_is_made_and_removed() -> None:
+    cluster = a_cluster()
+    change, _ = alter(cluster, subscription("s", metrics="org.apache.kafka.", interval_ms="100"))
+    applied(cluster, change)
+    expected = {"metrics": "org.apache.kafka.", "interval.ms": "100"}
+    assert cluster.image.client_metrics == {"s": expected}
+    unset = [ConfigChange(name, DELETE) for name in expected]
+    change, _ = alter(cluster, ConfigResource(16, "s", tuple(unset)))
+    applied(cluster, change)
+    assert cluster.image.client_metrics == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "configs", "error", "message"),
+    [
+        ("", {"metrics": "*"}, ErrorCode.INVALID_REQUEST, "Subscription name can't be empty"),
+        ("s" * 256, {"metrics": "*"}, ErrorCode.INVALID_REQUEST, "may have 255 bytes"),
+        ("s", {"interval_ms": "99"}, ErrorCode.INVALID_REQUEST, "between 100 and 3600000"),
+    ],
+)
+def test_a_subscription_is_refused(
+    name: str, configs: dict[str, str], error: ErrorCode, message: str
+) -> None:
+    change, (result,) = alter(a_cluster(), subscription(name, **configs))
+    assert (change, result.error, message in result.message) == (None, error, True)
+
+
+def test_there_is_a_bound_on_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.core.configs.SUBSCRIPTIONS_MAX", 2)
+    _, results = alter(a_cluster(), *(subscription(name, metrics="*") for name in "abc"))
+    assert [result.error for result in results] == [0, 0, ErrorCode.POLICY_VIOLATION]
+
+
 def test_a_topics_keys_must_agree_with_the_brokers_defaults() -> None:
     configs = {"": {"log.cleaner.max.compaction.lag.ms": "10"}}
     cluster = a_cluster(a_topic("a", (1,)), configs=configs)

@@ -63,6 +63,13 @@ def test_a_group_that_sets_nothing_any_more_is_forgotten() -> None:
     assert image.group_configs == {}
 
 
+def test_a_subscription_to_client_metrics_without_settings_is_gone() -> None:
+    made = ClusterDelta(client_metrics_changed={"s": {"metrics": "*"}, "t": {"metrics": "*"}})
+    image = ClusterImage().apply(made, at(1), ONE)
+    image = image.apply(ClusterDelta(client_metrics_changed={"s": {}}), at(2), ONE)
+    assert image.client_metrics == {"t": {"metrics": "*"}}
+
+
 def test_the_feed_never_goes_back() -> None:
     image = ClusterImage().apply(ClusterDelta(), at(5), ONE)
     with pytest.raises(AssertionError, match="feed went back"):

@@ -119,6 +119,7 @@ DELTAS = st.builds(
     acls_changed=st.dictionaries(PATTERNS, st.frozensets(ENTRIES, max_size=2), max_size=2),
     users_changed=st.dictionaries(NAMES, CREDENTIALS, max_size=2),
     quotas_changed=st.dictionaries(ENTITIES, VALUES, max_size=2),
+    client_metrics_changed=st.dictionaries(NAMES, CONFIGS, max_size=2),
 )
 CONTROLLER = ControllerId(3)
 FIRST, SECOND = FeedPosition(ControllerEpoch(7), 0), FeedPosition(ControllerEpoch(7), 1)

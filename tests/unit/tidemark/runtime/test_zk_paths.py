@@ -52,6 +52,8 @@ def test_paths_are_where_the_map_says() -> None:
 def test_a_group_may_have_any_name(group: str, name: str) -> None:
     assert zk_paths.group_configs(group) == f"/configs/groups/{name}"
     assert zk_paths.group_of_configs(name) == group
+    assert zk_paths.client_metrics(group) == f"/configs/client-metrics/{name}"
+    assert zk_paths.subscription_of_client_metrics(name) == group
 
 
 def test_a_coordinators_live_znode_is_below_its_kind() -> None:

@@ -10,12 +10,14 @@ from typing import Final
 
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import CLUSTER, Operation, group_resource, topic_resource
+from tidemark.model.client_metrics_configs import MATCH
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.group_configs import split
 from tidemark.model.share_group_configs import DEAD_LETTER_TOPIC
 from tidemark.runtime.metadata_cache import MetadataCache
 
+from broker.core.client_metrics.subscription import Subscription
 from broker.core.share.letter_queue import name_problem
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
@@ -28,6 +30,7 @@ from broker.shell.wire_mapping import AlterationResult, ConfigAlteration, Config
 
 SET: Final = 0
 DELETE: Final = 1
+APPEND: Final = 2
 OPERATIONS: Final = range(4)
 
 ReadAlteration = Callable[[Struct], ConfigAlteration]
@@ -87,6 +90,8 @@ async def _relay(
             alteration = read(resource)
             if alteration.resource_type == ConfigResourceType.GROUP:
                 _check_group_configs(facts, groups, _group_after(metadata, alteration))
+            if alteration.resource_type == ConfigResourceType.CLIENT_METRICS:
+                _check_patterns(alteration)
             wanted.append(alteration)
         except TidemarkError as refused:
             answers[named] = AlterationResult(*named, refused.code, refused.message)
@@ -133,6 +138,10 @@ def _check_resource(facts: BrokerFacts, resource: Struct, context: RequestContex
     if resource.resource_type == ConfigResourceType.GROUP:
         _check_group(facts, name, context)
         return
+    if resource.resource_type == ConfigResourceType.CLIENT_METRICS:
+        if not authorize(context.requester, Operation.ALTER_CONFIGS, CLUSTER):
+            raise TidemarkError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
+        return
     if resource.resource_type != ConfigResourceType.BROKER:
         raise TidemarkError(
             ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
@@ -166,6 +175,15 @@ def _check_group_configs(facts: BrokerFacts, groups: Groups, configs: Mapping[st
     problem = name_problem(queue, facts.config.errors_deadletterqueue_topic_name_prefix)
     if queue and problem is not None:
         raise TidemarkError(ErrorCode.INVALID_CONFIG, problem)
+
+
+def _check_patterns(alteration: ConfigAlteration) -> None:
+    """Raises TidemarkError INVALID_CONFIG for new patterns of a subscription with errors, which the
+    controller does not find.
+    """
+    for change in alteration.changes:
+        if change.name == MATCH and change.operation in (SET, APPEND):
+            Subscription.of({MATCH: change.value})
 
 
 def _group_after(metadata: MetadataCache, alteration: ConfigAlteration) -> dict[str, str]:

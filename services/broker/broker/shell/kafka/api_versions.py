@@ -25,6 +25,7 @@ from tidemark.model.metadata import FeedPosition
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.listener.connection import Connection
+from broker.shell.request_context import Software
 
 CLIENT_NAMED_FROM: Final = 3
 SUPPORTED: Final = (
@@ -65,6 +66,10 @@ def handle(
         response = ApiVersionsResponse(int(ErrorCode.INVALID_REQUEST), [])
         connection.answer(header, write_api_versions_response(version, response))
         return
+    if version >= CLIENT_NAMED_FROM:
+        connection.software = Software(
+            request.client_software_name, request.client_software_version
+        )
     response = ApiVersionsResponse(
         int(ErrorCode.NONE),
         table,

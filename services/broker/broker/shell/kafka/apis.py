@@ -11,6 +11,7 @@ from tidemark.kafka.api_versions import FinalizedFeature
 from tidemark.kafka.apis import ApiKey
 from tidemark.runtime.metadata_cache import MetadataCache
 
+from broker.shell.client_telemetry.receiver import ClientTelemetry
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka import (
@@ -63,6 +64,7 @@ from broker.shell.kafka import (
     share_group_describe,
     share_group_heartbeat,
     sync_group,
+    telemetry,
     txn_offset_commit,
     unregister_broker,
     update_features,
@@ -96,6 +98,7 @@ def make_router(
     transactions: TransactionRoom,
     groups: GroupRoom,
     shares: ShareRoom,
+    telemetry_receiver: ClientTelemetry | None,
 ) -> RequestRouter:
     """Make the router with every handler."""
     finalized = api_versions.finalized_features(verifies=transactions.verifier is not None)
@@ -142,6 +145,7 @@ def make_router(
         **group_apis(facts, cache, groups),
         **share_group_apis(facts, cache, cluster, groups),
         **feature_apis(facts, finalized),
+        **telemetry_apis(telemetry_receiver),
     }
     if isinstance(counters.times, SpannedTimes):
         return TracedRouter(counters, hot, long_tail, spans=counters.times, metadata=cache)
@@ -226,6 +230,16 @@ def feature_apis(
 ) -> Mapping[ApiKey, Handler]:
     """Handlers about features, of which ``finalized`` are."""
     return {ApiKey.UPDATE_FEATURES: partial(update_features.handle, facts, finalized)}
+
+
+def telemetry_apis(receiver: ClientTelemetry | None) -> Mapping[ApiKey, Handler]:
+    """Handlers of clients' metrics; none without a receiver, as in Kafka."""
+    if receiver is None:
+        return {}
+    return {
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: partial(telemetry.subscriptions, receiver),
+        ApiKey.PUSH_TELEMETRY: partial(telemetry.push, receiver),
+    }
 
 
 def partition_apis(

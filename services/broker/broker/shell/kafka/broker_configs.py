@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, 
 
 from pydantic.fields import FieldInfo
 from tidemark.model.broker_configs import BROKER_CONFIG_KINDS
+from tidemark.model.client_metrics_configs import CLIENT_METRICS_CONFIG_KEYS
 from tidemark.model.config_values import INT_MAX
 from tidemark.model.group_configs import GROUP_CONFIG_KEYS, GroupConfigKey
 from tidemark.model.ids import BrokerId
@@ -36,6 +37,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_CLIENT_METRICS = 7
     DYNAMIC_GROUP = 8
 
 
@@ -217,6 +219,21 @@ def group_configs_shown(
         for key in SHARE_GROUP_CONFIG_KEYS.values()
     ]
     return sorted((*of_consumers, *of_share_groups), key=lambda one: one.name)
+
+
+def client_metrics_configs_shown(overrides: Mapping[str, str]) -> list[ShownConfig]:
+    """Return every key of a subscription that sets ``overrides``, sorted by name."""
+    shown = []
+    for name, key in CLIENT_METRICS_CONFIG_KEYS.items():
+        settings: tuple[Setting, ...] = (Setting(name, key.default, ConfigSource.DEFAULT),)
+        if name in overrides:
+            own = Setting(name, overrides[name], ConfigSource.DYNAMIC_CLIENT_METRICS)
+            settings = (own, *settings)
+        kind = key.kind.type_number
+        shown.append(
+            ShownConfig(name, settings, kind, key.doc, read_only=False, is_sensitive=False)
+        )
+    return shown
 
 
 def broker_configs_shown(

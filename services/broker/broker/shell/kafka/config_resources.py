@@ -31,7 +31,6 @@ LISTED: Final = (
     ConfigResourceType.CLIENT_METRICS,
     ConfigResourceType.GROUP,
 )
-"""Client metrics have no configuration here: their list is empty."""
 
 TYPES_FROM: Final = 1
 """First version that names types; version 0 lists client metrics (KIP-1000)."""
@@ -54,6 +53,9 @@ async def handle(
     for of_brokers in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         if of_brokers in asked:
             named += [(of_brokers, str(broker)) for broker in sorted(metadata.image.brokers)]
+    if ConfigResourceType.CLIENT_METRICS in asked:
+        subscriptions = sorted(metadata.image.client_metrics)
+        named += [(ConfigResourceType.CLIENT_METRICS, name) for name in subscriptions]
     if ConfigResourceType.GROUP in asked:
         named += [(ConfigResourceType.GROUP, name) for name in sorted(metadata.image.group_configs)]
     return _answer(ErrorCode.NONE, named)

@@ -1,5 +1,5 @@
-"""DescribeConfigs (32): the configuration of topics, of groups, of this broker, and of all brokers
-together, and the levels of this broker's loggers.
+"""DescribeConfigs (32): the configuration of topics, of groups, of subscriptions to client metrics,
+of this broker, and of all brokers together, and the levels of this broker's loggers.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from broker.shell.kafka.broker_configs import (
     Setting,
     ShownConfig,
     broker_configs_shown,
+    client_metrics_configs_shown,
     cluster_configs_shown,
     group_configs_shown,
     topic_configs_shown,
@@ -72,6 +73,8 @@ def _shown(
         return _broker_shown(facts, metadata, resource.resource_name, context)
     if resource.resource_type == ConfigResourceType.GROUP:
         return _group_shown(facts, metadata, resource.resource_name, context)
+    if resource.resource_type == ConfigResourceType.CLIENT_METRICS:
+        return _subscription_shown(facts, metadata, resource.resource_name, context)
     if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
         return _loggers_shown(facts, resource.resource_name, context)
     raise TidemarkError(
@@ -146,6 +149,19 @@ def _group_shown(
         raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed.")
     overrides = metadata.image.group_configs.get(name, {})
     return group_configs_shown(facts.config, metadata.image, facts.broker_id, overrides)
+
+
+def _subscription_shown(
+    facts: BrokerFacts, metadata: MetadataCache, name: str, context: RequestContext
+) -> list[ShownConfig]:
+    """Return the keys of a subscription of any name, as Kafka does."""
+    if not facts.authorizer.authorize(context.requester, Operation.DESCRIBE_CONFIGS, CLUSTER):
+        raise TidemarkError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
+    if not name:
+        raise TidemarkError(
+            ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
+        )
+    return client_metrics_configs_shown(metadata.image.client_metrics.get(name, {}))
 
 
 def _wanted(shown: Sequence[ShownConfig], names: Sequence[str] | None) -> Sequence[ShownConfig]:

@@ -33,6 +33,7 @@ from broker.shell.listener.replies import (
     framed,
 )
 from broker.shell.listener.turn import TURN_FRAMES_MAX, TURN_S_MAX, Turn
+from broker.shell.request_context import UNKNOWN_SOFTWARE
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         "_start", "_starved", "_stopped", "_swept_bytes", "_transport", "_turn", "_view",
         "address", "began_s", "ending", "frame_bytes", "frame_bytes_max", "frame_ms", "headers",
         "listener", "listener_name", "login", "order", "peer", "produce_prefix_bytes",
-        "repeated_produces", "requester", "times", "touched", "unhandled",
+        "repeated_produces", "requester", "software", "times", "touched", "unhandled",
     )  # fmt: skip
 
     def __init__(self, listener: "ConnectionHost[Connection]") -> None:
@@ -65,6 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         self.requester, self.frame_bytes_max = listener.stranger, listener.frame_bytes_max
         self.login: Login | None = None  # of a listener with SASL
         self.peer = self.address = ""
+        self.software = UNKNOWN_SOFTWARE
         self.touched, self.ending = True, False
         self.headers = HeaderReader()
         self.order, self._mute = RequestOrder(), Mute()

@@ -50,6 +50,7 @@ def context_of(connection: Connection, header: RequestHeader) -> RequestContext:
         connection.listener.name,
         connection.peer,
         new_request_id(),
+        connection.software,
     )
 
 

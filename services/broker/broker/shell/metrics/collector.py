@@ -19,10 +19,12 @@ from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.parked import Parked
 from broker.metrics_config import MetricsConfig
+from broker.shell.client_telemetry.receiver import ClientTelemetry
 from broker.shell.counters import BrokerCounters
 from broker.shell.groups.group_lag import GroupLag
 from broker.shell.listener.limits import ConnectionLimits
 from broker.shell.metrics import (
+    client_metrics,
     groups,
     logins,
     partition_series,
@@ -63,6 +65,7 @@ class Measured:
     connections: Callable[[], Mapping[str, int]]
     """Number of open connections by listener."""
     config: MetricsConfig
+    telemetry: ClientTelemetry | None
 
 
 class BrokerCollector(Collector):
@@ -93,6 +96,8 @@ class BrokerCollector(Collector):
             yield from partition_series.families(measured.table)
         if measured.config.metrics_group_lag_enable:
             yield from groups.families(measured.lag)
+        if measured.telemetry is not None:
+            yield from client_metrics.families(measured.telemetry)
 
     def _topics(self) -> Iterator[Metric]:
         counters = dict(self._measured.counters.topics)

@@ -118,6 +118,7 @@ def parts(controller: StubController) -> BrokerParts:
         topics_by_id={topic.topic_id: topic for topic in topics},
         broker_configs={"": {"log.segment.bytes": "2097152"}},
         group_configs={"billing": {"consumer.session.timeout.ms": "50000"}},
+        client_metrics={"all": {"metrics": "*", "interval.ms": "1000"}},
     )
     broker.metadata.take(image)
     return broker

@@ -225,7 +225,7 @@ def test_a_resource_given_twice_is_refused_once(ask: Ask, controller: StubContro
 @pytest.mark.parametrize(
     ("version", "types", "expected"),
     [
-        (0, [], []),
+        (0, [], [("all", 16)]),
         (1, [TOPIC], [("compacted", 2), ("orders", 2)]),
         (1, [GROUP], [("billing", 32)]),
         (
@@ -234,6 +234,7 @@ def test_a_resource_given_twice_is_refused_once(ask: Ask, controller: StubContro
             [
                 *(("compacted", 2), ("orders", 2)),
                 *(("1", 4), ("2", 4), ("3", 4), ("1", 8), ("2", 8), ("3", 8)),
+                ("all", 16),
                 ("billing", 32),
             ],
         ),
@@ -251,3 +252,23 @@ def test_resources_with_configuration_are_listed_by_type(
 def test_an_unknown_type_of_resource_is_refused(ask: Ask) -> None:
     answer = ask(ApiKey.LIST_CONFIG_RESOURCES, {"resource_types": [99]})
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.feature("AD90")
+def test_a_subscription_is_described_with_its_sources(ask: Ask) -> None:
+    resource = {"resource_type": 16, "resource_name": "all", "configuration_keys": None}
+    fields = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
+    (result,) = ask(ApiKey.DESCRIBE_CONFIGS, fields).results
+    found = [(one.name, one.value, one.config_source) for one in result.configs]
+    assert found == [("interval.ms", "1000", 7), ("match", "", 5), ("metrics", "*", 7)]
+
+
+@pytest.mark.parametrize("operation", [0, 2])
+def test_a_pattern_that_is_none_is_refused_before_the_controller_is_asked(
+    ask: Ask, operation: int
+) -> None:
+    change = {"name": "match", "config_operation": operation, "value": "client_id=a(b"}
+    resource = {"resource_type": 16, "resource_name": "all", "configs": [change]}
+    (result,) = ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]}).responses
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+    assert "Illegal client matching pattern: client_id=a(b" in result.error_message

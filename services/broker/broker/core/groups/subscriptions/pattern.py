@@ -1,4 +1,4 @@
-"""Patterns of topic names in RE2's syntax, matched in time linear in the length of the name.
+"""Patterns of names in RE2's syntax, matched in time linear in the length of the name.
 
 KIP-848 has the coordinator match the regular expressions of its clients. Python's ``re``
 backtracks, so a pattern of twenty characters can block it for ever, and with it the broker's only
@@ -6,7 +6,7 @@ event loop. Here, as in RE2, a pattern becomes a state machine that reads a name
 are built as names need them, and cached.
 
 Constructs that RE2 rejects (back references, lookahead, lookbehind) are rejected. So are Unicode
-classes (``\\p``), since topic names are ASCII. A match covers the whole name, as in Kafka.
+classes (``\\p``), since names are ASCII. A match covers the whole name, as in Kafka.
 """
 
 from collections.abc import Iterable
@@ -65,7 +65,7 @@ _END: Final = 0
 """Index of the step at which the pattern has matched."""
 
 
-class TopicPattern:
+class NamePattern:
     """A compiled pattern. Its cache changes the speed of a match, never its result."""
 
     __slots__ = ("_memory", "_program", "_start")
@@ -168,6 +168,6 @@ def _places(before: _Before, char: str | None) -> frozenset[Place]:
     return frozenset(places)
 
 
-def matching(pattern: TopicPattern, names: Iterable[str]) -> frozenset[str]:
+def matching(pattern: NamePattern, names: Iterable[str]) -> frozenset[str]:
     """Return the names that match."""
     return frozenset(name for name in names if pattern.matches(name))

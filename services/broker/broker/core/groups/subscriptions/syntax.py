@@ -1,6 +1,7 @@
-"""Syntax of topic patterns: RE2's, over the characters allowed in topic names.
+"""Syntax of patterns: RE2's, over the printable characters of ASCII, among which are those of topic
+names.
 
-A character that no topic name can have is allowed in a pattern, and matches nothing.
+Any other character is allowed in a pattern, and matches nothing.
 """
 
 import string
@@ -8,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
-"""Characters allowed in topic names."""
+ALPHABET: Final = frozenset(string.ascii_letters + string.digits + string.punctuation + " ")
+"""Characters that a pattern can match."""
 
 PATTERN_CHARS_MAX: Final = 8_192
 NESTING_MAX: Final = 50
@@ -73,26 +74,27 @@ _DIGITS: Final = frozenset(string.digits)
 _LETTERS: Final = frozenset(string.ascii_letters)
 _WORD: Final = _LETTERS | _DIGITS | {"_"}
 _EMPTY: Final = frozenset[str]()
+_SPACE: Final = frozenset(" ")
 _CLASSES: Final = {
     "d": _DIGITS,
     "D": ALPHABET - _DIGITS,
     "w": _WORD,
     "W": ALPHABET - _WORD,
-    "s": _EMPTY,
-    "S": ALPHABET,
+    "s": _SPACE,
+    "S": ALPHABET - _SPACE,
 }
 _NAMED_CLASSES: Final = {
     "alnum": _LETTERS | _DIGITS,
     "alpha": _LETTERS,
     "ascii": ALPHABET,
-    "blank": _EMPTY,
+    "blank": _SPACE,
     "cntrl": _EMPTY,
     "digit": _DIGITS,
-    "graph": ALPHABET,
+    "graph": ALPHABET - _SPACE,
     "lower": frozenset(string.ascii_lowercase),
     "print": ALPHABET,
-    "punct": frozenset("._-"),
-    "space": _EMPTY,
+    "punct": frozenset(string.punctuation),
+    "space": _SPACE,
     "upper": frozenset(string.ascii_uppercase),
     "word": _WORD,
     "xdigit": frozenset(string.hexdigits),
@@ -309,7 +311,7 @@ class _Parser:
         if char != "\\":
             return char
         char = self._next()
-        return _CLASSES.get(char) or self._escaped_char(char) if char != "s" else _EMPTY
+        return _CLASSES.get(char) or self._escaped_char(char)
 
     def _cased(self, char: str) -> frozenset[str]:
         return self._folded({char} & ALPHABET)

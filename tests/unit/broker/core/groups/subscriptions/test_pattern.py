@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from broker.core.groups.subscriptions.pattern import TopicPattern, matching
+from broker.core.groups.subscriptions.pattern import NamePattern, matching
 from broker.core.groups.subscriptions.syntax import PatternError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +30,7 @@ def combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 @settings(max_examples=300)
 def test_it_matches_what_a_backtracking_matcher_matches(text: str, name: str) -> None:
     expected = re.fullmatch(text, name) is not None
-    assert TopicPattern(text).matches(name) == expected
+    assert NamePattern(text).matches(name) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,21 +54,21 @@ def test_it_matches_what_a_backtracking_matcher_matches(text: str, name: str) ->
     ],
 )
 def test_the_whole_name_must_fit(text: str, name: str, fits: bool) -> None:
-    assert TopicPattern(text).matches(name) is fits
+    assert NamePattern(text).matches(name) is fits
 
 
 @pytest.mark.parametrize(
     "text", ["(a+)+b", "(a|a)*b", "(a*)*b", "a*a*a*a*a*a*a*a*a*a*b", ".*.*.*x"]
 )
 def test_no_pattern_takes_for_ever(text: str) -> None:
-    assert not TopicPattern(text).matches("a" * 249)
+    assert not NamePattern(text).matches("a" * 249)
 
 
 def test_memory_is_bounded_and_forgetting_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("broker.core.groups.subscriptions.pattern._STATES_MAX", 2)
-    pattern = TopicPattern("(a|b)*a(a|b){3}")
+    pattern = NamePattern("(a|b)*a(a|b){3}")
     names = [f"{number:06b}".replace("0", "a").replace("1", "b") for number in range(64)]
     assert matching(pattern, names) == {name for name in names if name[-4] == "a"}
     assert len(pattern._memory) <= 2
@@ -76,4 +76,4 @@ def test_memory_is_bounded_and_forgetting_changes_nothing(
 
 def test_a_pattern_that_writes_out_too_large_is_refused() -> None:
     with pytest.raises(PatternError, match="too large"):
-        TopicPattern("(a{1000}){1000}")
+        NamePattern("(a{1000}){1000}")

@@ -1,5 +1,7 @@
 """The grammar of topic patterns."""
 
+import string
+
 import pytest
 from broker.core.groups.subscriptions.syntax import (
     NESTING_MAX,
@@ -47,7 +49,9 @@ Y = Chars(frozenset("y"))
         ("[x]", X),
         ("[x-y]", Chars(frozenset("xy"))),
         ("[a-]", Chars(frozenset("a-"))),
-        ("[^[:alnum:]]", Chars(frozenset("._-"))),
+        ("[^[:alnum:]]", Chars(frozenset(string.punctuation + " "))),
+        (r"\s", Chars(frozenset(" "))),
+        ("[[:punct:]]", Chars(frozenset(string.punctuation))),
         (r"[\d_]", Chars(frozenset("0123456789_"))),
         ("é", Chars(frozenset())),
     ],

@@ -1,0 +1,1 @@
+"""Metrics that clients push: their decoder, which runs in a worker process, and their receiver."""
