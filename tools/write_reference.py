@@ -15,6 +15,7 @@ from broker.config import BrokerConfig
 from broker.shell.broker_server import BrokerServer
 from broker.shell.metrics.collector import BrokerCollector
 from broker.shell.seams import machine_seams
+from controller.admin.gate_metrics import GateMetrics
 from controller.admin.lost_nodes import WatchMetrics
 from controller.config import ControllerConfig
 from controller.shell.metrics import measure
@@ -285,6 +286,7 @@ def controller_registry() -> CollectorRegistry:
     node = ControllerNode(ControllerConfig(controller_id=0), ZkSession(_NOWHERE), Clock())
     measure(node, shown)
     WatchMetrics(shown, lambda: 0)
+    GateMetrics(shown)
     return shown.registry
 
 

@@ -103,6 +103,20 @@ def test_a_page_of_another_site_gets_nothing_under_its_own_name(rest: Api, path:
 # -- brokers
 
 
+@pytest.mark.feature("AD87")
+def test_a_restart_that_is_put_off_is_counted_by_its_risk(rest: Api) -> None:
+    created(rest, {"0": [2]})
+    shown = 'tidemark_controller_restart_deferrals_total{risk="replication_factor_1"}'
+
+    def counted() -> float:
+        lines = rest.http.get("/metrics").text.splitlines()
+        return sum(float(one.removeprefix(shown)) for one in lines if one.startswith(shown))
+
+    before = counted()
+    assert rest.ok("canRestartBroker", broker_id=2)["can_restart"] is False
+    assert counted() == before + 1
+
+
 def replicas_of(rest: Api, broker: int) -> int:
     return int(rest.ok("searchKafkaReplicasByBroker", broker_id=broker)["total"])
 

@@ -11,6 +11,7 @@ from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.zk_metrics import measure_session
 from tidemark.runtime.zk_session import ZkSession
 
+from controller.admin.gate_metrics import GateMetrics
 from controller.admin.initial_users import initial_users
 from controller.admin.lost_nodes import duties
 from controller.admin.service import AdminService
@@ -32,7 +33,7 @@ async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
     measure(node, metrics)
     measure_session(session, metrics)
     work = duties(config, node, clock, metrics) | initial_users(config.initial_users_file, node)
-    admin = AdminService(config, node, session, clock, work)
+    admin = AdminService(config, node, session, clock, work, GateMetrics(metrics))
     rest = HttpServer(
         make_application(admin, config, node, metrics.registry),
         config.rest_listen,

@@ -20,6 +20,7 @@ from controller.admin.broker_calls import BrokerCalls
 from controller.admin.cache import Aged, AgedCache
 from controller.admin.errors import FORBIDDEN, AdminError, try_again, unknown_topic
 from controller.admin.events import EventLog
+from controller.admin.gate_metrics import GateMetrics
 from controller.admin.idempotency import IdempotencyStore
 from controller.admin.image import ImageSource
 from controller.admin.operation_store import OperationStore
@@ -60,6 +61,7 @@ class Shared:
     traffic: TrafficLog
     operations: OperationStore
     idempotency: IdempotencyStore
+    gates: GateMetrics
     streams: int = 0
     """Event streams that are open."""
 

@@ -62,6 +62,16 @@ class ReplacementCheck(BrokerCheck):
     )
 
 
+async def gate(ctx: AdminContext, broker_id: int) -> RestartCheck:
+    """Return the risks of a restart to the gate of a roll, which waits while there are any, and
+    count them. Raises AdminError.
+    """
+    check = await can_restart(ctx, broker_id)
+    for risk in check.risks:
+        ctx.shared.gates.deferrals.at(risk.kind).value += 1
+    return check
+
+
 async def can_restart(ctx: AdminContext, broker_id: int) -> RestartCheck:
     """Return the risks of a restart of this broker. Raises AdminError."""
     require_broker(ctx, broker_id)

@@ -14,6 +14,7 @@ from controller.admin.cache import AgedCache
 from controller.admin.context import ANONYMOUS, AdminContext, AdminLimits, Shared
 from controller.admin.errors import try_again
 from controller.admin.events import EventLog
+from controller.admin.gate_metrics import GateMetrics
 from controller.admin.idempotency import IdempotencyStore
 from controller.admin.image import ImageSource
 from controller.admin.operation_runner import OperationRunner
@@ -55,9 +56,11 @@ class AdminService:
         session: ZkSession,
         clock: Clock,
         duties: Mapping[str, Callable[[], Awaitable[None]]],
+        gates: GateMetrics,
     ) -> None:
         """``duties`` has further work by its names, which runs as long as the administration."""
         self._duties = duties
+        self._gates = gates
         self._config = config
         self._node = node
         self._clock = clock
@@ -96,6 +99,7 @@ class AdminService:
             traffic=TrafficLog(brokers, self._clock, interval_ms=config.rest_traffic_interval_ms),
             operations=OperationStore(self._session),
             idempotency=IdempotencyStore(self._session, self._clock),
+            gates=self._gates,
         )
         runner = OperationRunner(self._shared)
         self._running = [

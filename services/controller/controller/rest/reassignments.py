@@ -205,7 +205,7 @@ async def elect_leaders(  # a body and its options
 @router.get("/brokers/{broker_id}:can-restart", operation_id="canRestartBroker", tags=["Brokers"])
 async def can_restart(ctx: Ctx, here: Here, broker_id: BrokerIdPath) -> RestartData:
     """Return the risks of a restart of this broker now."""
-    found = await restart_admin.can_restart(ctx, broker_id)
+    found = await restart_admin.gate(ctx, broker_id)
     return RestartData(
         **found.model_dump(),
         metadata=here.about("brokers", broker_id, ":can-restart", broker=broker_id),
