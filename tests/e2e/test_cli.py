@@ -39,7 +39,7 @@ def cli(cluster: DevCluster) -> Cli:
 
 def test_a_topic_lives_from_create_to_delete(cli: Cli) -> None:
     made = cli.json("topic", "create", "life", "-p", "4", "-c", "retention.ms=60000", *cli.kafka)
-    assert (made[0]["partitions"], made[0]["replication_factor"]) == (4, 1)
+    assert (made[0]["partitions"], made[0]["replication_factor"]) == (4, 2)
     assert "life" in [row["topic"] for row in cli.json("topic", "list", *cli.kafka)]
     cli.json("topic", "alter", "life", "-p", "6", "-c", "max.message.bytes=1000", *cli.kafka)
     cli.json("topic", "alter", "life", "--unset", "retention.ms", *cli.kafka)
@@ -128,7 +128,7 @@ def test_a_line_is_sent_before_the_next_one_is_typed(cli: Cli) -> None:
 
 
 def test_log_dump_shows_what_is_on_disk(cli: Cli) -> None:
-    cli.json("topic", "create", "dump", "-p", "1", *cli.kafka)
+    cli.json("topic", "create", "dump", "-p", "1", "-r", "1", *cli.kafka)
     cli.json("topic", "produce", "dump", *cli.kafka, stdin=b"on disk\n")
     data = cli.cluster.layout.directory / "data"
     (segment,) = data.glob("broker-*/dump-0/00000000000000000000.log")
