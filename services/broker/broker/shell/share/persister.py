@@ -96,8 +96,10 @@ class Persister:
     async def _write(self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]) -> None:
         try:
             await self._write_now(group_id, batch)
-        finally:
+        except Exception:
             self._on_written(group_id)
+            raise
+        self._on_written(group_id)  # not when the persister stops: nothing may begin then
 
     async def _write_now(
         self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]
