@@ -89,6 +89,20 @@ class AclFilter(NamedTuple):
     operation: int = ANY
     permission: int = ANY
 
+    @classmethod
+    def only(cls, binding: AclBinding) -> "AclFilter":
+        """Return the filter that selects this binding and no other."""
+        pattern, entry = binding
+        return cls(
+            pattern.resource_type,
+            pattern.name,
+            pattern.pattern_type,
+            entry.principal,
+            entry.host,
+            entry.operation,
+            entry.permission,
+        )
+
     def selects(self, binding: AclBinding) -> bool:
         """Return True if the binding is selected."""
         return self._selects_pattern(binding.pattern) and self._selects_entry(binding.entry)

@@ -43,20 +43,7 @@ async def remove(bootstrap: str, bindings: Sequence[AclBinding]) -> None:
                 address=bootstrap,
                 hint="tidemark acl list",
             )
-        await admin.delete_acls([_filter_of(one) for one in bindings])
-
-
-def _filter_of(binding: AclBinding) -> AclFilter:
-    pattern, entry = binding
-    return AclFilter(
-        pattern.resource_type,
-        pattern.name,
-        pattern.pattern_type,
-        entry.principal,
-        entry.host,
-        entry.operation,
-        entry.permission,
-    )
+        await admin.delete_acls([AclFilter.only(one) for one in bindings])
 
 
 async def check(

@@ -325,17 +325,3 @@ def _binding(one: AclInput) -> AclBinding:
         return read_binding(raw)
     except TidemarkError as refused:
         raise from_cluster(refused) from None
-
-
-def exactly(one: AclBinding) -> AclFilter:
-    """Return the filter that selects this ACL and no other."""
-    pattern, entry = one
-    return AclFilter(
-        pattern.resource_type,
-        pattern.name,
-        pattern.pattern_type,
-        entry.principal,
-        entry.host,
-        entry.operation,
-        entry.permission,
-    )

@@ -65,6 +65,11 @@ def test_an_empty_filter_selects_everything() -> None:
     assert selected(AclFilter()) == sorted(ACLS)
 
 
+def test_a_filter_of_one_binding_selects_it_alone() -> None:
+    for one in bindings_of(ACLS):
+        assert selected(AclFilter.only(one)) == [one.pattern]
+
+
 def test_a_name_selects_patterns_of_that_name_and_match_all_that_cover_it() -> None:
     assert selected(AclFilter(name="orders")) == [ORDERS]
     assert selected(AclFilter(name="orders", pattern_type=MATCH)) == sorted(ACLS)

@@ -171,7 +171,7 @@ async def remove(visit: Visit, form: Form) -> Response:
     found = _named(visit)
 
     async def change() -> None:
-        await acls.delete(visit.admin, acls.exactly(found), dry_run=False)
+        await acls.delete(visit.admin, AclFilter.only(found), dry_run=False)
 
     return await _removal(acls.view(found)).carry_out(
         visit, form, change, then="/access", done="acl-removed"
