@@ -16,6 +16,7 @@ from controller.core.inputs import (
 )
 from scenarios.runner import Command
 from sim.cluster.client import ALL, Client
+from sim.cluster.near_reader import near_settings
 from sim.cluster.parts import Machine, Options, Replica, SimTopic
 from sim.cluster.processes import PRODUCTION
 from sim.cluster.watching import log_of
@@ -93,7 +94,9 @@ class ReplicationWorld:
     # -- the cluster
 
     def do_cluster(self, command: Command) -> None:
-        """``cluster topic=2,1,3 min=2 unclean=true lag=2s``: name=replicas for each topic."""
+        """``cluster topic=2,1,3 min=2 unclean=true lag=2s near=true``: name=replicas for each
+        topic; ``near``: followers serve consumers.
+        """
         self.close()
         self._acknowledged.clear()
         configs = {
@@ -113,6 +116,8 @@ class ReplicationWorld:
         options = Options(timing=PRODUCTION._replace(lag_ms=lag_ms))
         world = self._world = World(SEED, options, topics, brokers=max(brokers, 3))
         world.drawn_config = {}  # a script says what is rare
+        is_near = command.options.get("near", "false") == "true"
+        world.near_config = near_settings if is_near else None
         world.network.is_steady = True
         for machine in world.machines:
             machine.rate_permille = 1_000

@@ -27,6 +27,7 @@ PROVES = {
     "cut_07_controller_from_brokers": pytest.mark.feature("J7"),
     "cut_08_no_zookeeper": pytest.mark.feature("H01", "Y03"),
     "cut_09_follower_from_all": pytest.mark.feature("J5"),
+    "follower_reads": pytest.mark.feature("A06"),
     "five_replicas": pytest.mark.feature("G15"),
     "eleven_followers": pytest.mark.feature("G16"),
     "whole_cluster_crash": pytest.mark.feature("G23"),

@@ -44,7 +44,8 @@ GROUPS: Final[Mapping[str, GroupPlace]] = {
         "tidemark.cli.share.rest_commands", "List, describe, consume and reset share groups."
     ),
     "config": GroupPlace(
-        "tidemark.cli.config.commands", "Show and change settings of topics, brokers and groups."
+        "tidemark.cli.config.commands",
+        "Show and change settings of topics, brokers, groups and client metrics.",
     ),
     "user": GroupPlace(
         "tidemark.cli.user.commands", "List, add and remove users that log in with SCRAM."

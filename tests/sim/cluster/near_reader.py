@@ -33,7 +33,12 @@ def near_config(seed: int, *, always: bool) -> Callable[[int], dict[str, Any]] |
     """Return the settings of each broker with which followers serve; None: they do not."""
     if not always and not Dice(NEAR_DICE + seed).chance(NEAR):
         return None
-    return lambda broker: {"replica_selector_class": RACK_AWARE, "rack": rack_of(broker)}
+    return near_settings
+
+
+def near_settings(broker: int) -> dict[str, Any]:
+    """Return the settings of a broker whose followers serve consumers."""
+    return {"replica_selector_class": RACK_AWARE, "rack": rack_of(broker)}
 
 
 class NearClient(Client):
