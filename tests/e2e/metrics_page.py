@@ -16,6 +16,7 @@ TITLES: Final = {
 }
 EVERY: Final = "Every service"
 _ROW: Final = re.compile(r"^\| `(\w+)` \| (\w+) \|(.*?)\| (.+) \|$", re.MULTILINE)
+_ROWS: Final = re.compile(r"\A(\|.*\n)*")
 _HEAD: Final = "| name | type | labels | meaning |\n| --- | --- | --- | --- |\n"
 
 
@@ -55,7 +56,7 @@ def listed() -> dict[str, dict[str, Listed]]:
 
 
 def rewrite(by_service: Mapping[str, Mapping[str, Listed]]) -> None:
-    """Write the tables again, below the text before the first section."""
+    """Write the tables again; what else the page says stays."""
     common = set.intersection(*(set(metrics) for metrics in by_service.values()))
     first = next(iter(by_service.values()))
     sections = {EVERY: {name: one for name, one in first.items() if name in common}}
@@ -63,14 +64,16 @@ def rewrite(by_service: Mapping[str, Mapping[str, Listed]]) -> None:
         own = {name: one for name, one in metrics.items() if name not in common}
         sections[TITLES[service]] = own
     before = listed()
-    text = PAGE.read_text().split("\n## ")[0].rstrip() + "\n"
+    text = PAGE.read_text()
     for title, metrics in sections.items():
         known = before.get(title, {})
         rows = [
             f"| `{name}` | {one.kind} |{_labels(one, known.get(name))}| {one.meaning} |"
             for name, one in sorted(metrics.items())
         ]
-        text += f"\n## {title}\n\n{_HEAD}" + "\n".join(rows) + "\n"
+        lead, head, rest = text.partition(f"\n## {title}\n\n{_HEAD}")
+        assert head, f"the page has no table {title}"
+        text = lead + head + "".join(f"{row}\n" for row in rows) + _ROWS.sub("", rest, count=1)
     PAGE.write_text(text)
 
 
