@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from broker.authorization_config import STANDARD_AUTHORIZER
 from e2e.clusters import Cluster, started_cluster
 from tidemark.cli.dev.cluster import Config
 from tidemark.cli.dev.layout import HOST
 from tidemark.client import AlterConfig, ConfigResource, NewTopic, TopicPartition, sync
+from tidemark.runtime.access.authorization_config import STANDARD_AUTHORIZER
 from waiting import PATIENCE_MS, PATIENCE_S, wait_for
 
 ORDERS = "rest.orders"

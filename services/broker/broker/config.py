@@ -8,9 +8,9 @@ from tidemark.model.broker_configs import contradiction
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.metadata import INTERNAL_LISTENER, PLAINTEXT, Endpoint
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
+from tidemark.runtime.access.authorization_config import AuthorizationConfig
 from tidemark.runtime.service_config import Address, CommaList
 
-from broker.authorization_config import AuthorizationConfig
 from broker.coarse_times import CoarseTimesConfig
 from broker.coordination_config import CoordinationConfig
 from broker.core.batch_rules import BATCH_RECORDS_MAX

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from pydantic import Field, ValidationError, field_validator
 from tidemark.protocol.principal_mapping import DEFAULT_RULES, PrincipalMapper
+from tidemark.runtime.access.oauth_config import OauthConfig
 from tidemark.runtime.service_config import ServiceConfig, TlsServiceConfig, dotted
 
 from broker.login_config import LoginConfig
-from broker.oauth_config import OauthConfig
 
 
 class SecurityConfig(LoginConfig, OauthConfig, TlsServiceConfig):

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
-from broker.authorization_config import STANDARD_AUTHORIZER
 from e2e.clusters import Cluster, started_cluster
 from e2e.console.watched import Watched
 from playwright.sync_api import Browser, Page, sync_playwright
 from tidemark.cli.dev.layout import HOST
+from tidemark.runtime.access.authorization_config import STANDARD_AUTHORIZER
 from waiting import PATIENCE_S
 
 FLAGS: Final = (

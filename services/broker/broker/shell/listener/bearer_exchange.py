@@ -3,19 +3,10 @@
 import re
 from typing import Final
 
-from tidemark.protocol.bearer_tokens import (
-    TOKEN_BYTES_MAX,
-    BearerError,
-    Keys,
-    TokenRules,
-    UnknownKeyError,
-    VerifiedToken,
-    verify,
-)
-from tidemark.runtime.clock import Clock
+from tidemark.protocol.bearer_tokens import TOKEN_BYTES_MAX, BearerError
+from tidemark.runtime.access.bearer_check import BearerCheck
 
 from broker.core.login import Later, LoginFailedError, Step
-from broker.shell.listener.key_set import KeySetCache
 
 _MESSAGE: Final = re.compile(
     r"n,(?:a=(?P<acts_for>[^,]*))?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?auth=[Bb]earer +"
@@ -25,35 +16,12 @@ _MESSAGE: Final = re.compile(
 _AROUND_TOKEN_BYTES: Final = 1_024
 
 
-class BearerTokens:
-    """Check of the tokens of a listener."""
-
-    def __init__(self, keys: KeySetCache, rules: TokenRules, clock: Clock) -> None:
-        self._keys = keys
-        self._rules = rules
-        self._clock = clock
-
-    async def check(self, token: str) -> tuple[VerifiedToken, int]:
-        """Return the token and its rest of life in ms. Raises LoginFailedError."""
-        try:
-            try:
-                found = self._verified(token, await self._keys.newest())
-            except UnknownKeyError:
-                found = self._verified(token, await self._keys.newest(lacks_key=True))
-        except BearerError as problem:
-            raise LoginFailedError(str(problem)) from None
-        return found, max(1, int(found.expires_at_s * 1_000) - self._clock.wall_ms())
-
-    def _verified(self, token: str, keys: Keys) -> VerifiedToken:
-        return verify(token, keys, self._rules, self._clock.wall_ms() / 1_000)
-
-
 class BearerExchange:
     """One login by OAUTHBEARER: a single token."""
 
     token_bytes_max = TOKEN_BYTES_MAX + _AROUND_TOKEN_BYTES
 
-    def __init__(self, tokens: BearerTokens) -> None:
+    def __init__(self, tokens: BearerCheck) -> None:
         self._tokens = tokens
         self.claimed = ""
 
@@ -64,7 +32,10 @@ class BearerExchange:
             raise LoginFailedError("the message is not that of OAUTHBEARER")
 
         async def checked() -> Step:
-            found, lifetime_ms = await self._tokens.check(match["token"])
+            try:
+                found, lifetime_ms = await self._tokens.check(match["token"])
+            except BearerError as problem:
+                raise LoginFailedError(str(problem)) from None
             self.claimed = found.user
             if match["acts_for"] not in (None, "", found.user):
                 raise LoginFailedError("the client wants to act for another user")

@@ -11,6 +11,7 @@ from typing import Any
 from tidemark.model.authorization import ANONYMOUS, MEMBER, Requester
 from tidemark.model.metadata import INTERNAL_LISTENER
 from tidemark.protocol.principal_mapping import NoPrincipalError, PrincipalMapper
+from tidemark.runtime.access.certificates import principal_of
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.send_queue import SendQueue
 from tidemark.runtime.service import ServiceError
@@ -23,7 +24,6 @@ from broker.config import BrokerConfig
 from broker.core.parked import Parked
 from broker.listener_address import SSL, Listener
 from broker.shell.counters import BrokerCounters
-from broker.shell.listener.certificates import principal_of
 from broker.shell.listener.connection import Connection
 from broker.shell.listener.connection_host import HandlesFrames
 from broker.shell.listener.late_frames import is_late

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from tidemark.model.scram import MECHANISM_NAMES, UserCredentials
+from tidemark.runtime.access.bearer_check import BearerCheck
+from tidemark.runtime.access.key_set import KeySetCache, fetch_from
+from tidemark.runtime.access.password_checks import PasswordChecks
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.metadata_cache import MetadataCache
 
@@ -12,9 +15,8 @@ from broker.core.login import Exchange, LoginRules
 from broker.listener_address import Listener
 from broker.login_config import OAUTHBEARER, PLAIN
 from broker.shell.counters import BrokerCounters
-from broker.shell.listener.bearer_exchange import BearerExchange, BearerTokens
-from broker.shell.listener.key_set import KeySetCache, fetch_from
-from broker.shell.listener.plain_exchange import PasswordChecks, PlainExchange
+from broker.shell.listener.bearer_exchange import BearerExchange
+from broker.shell.listener.plain_exchange import PlainExchange
 from broker.shell.listener.request_router import RequestRouter
 from broker.shell.listener.sasl_router import LoginLimits, SaslRouter
 from broker.shell.listener.scram_exchange import ScramExchange
@@ -43,7 +45,7 @@ class Logins:
         tokens = None
         if OAUTHBEARER in config.mechanisms_of(listener):
             keys = KeySetCache(security, self._clock, fetch_from(security))
-            tokens = BearerTokens(keys, security.token_rules, self._clock)
+            tokens = BearerCheck(keys, security.token_rules, self._clock)
         rules = LoginRules(
             mechanisms=config.mechanisms_of(listener),
             deadline_ms=config.sasl_login_deadline_ms,
@@ -59,7 +61,7 @@ class Logins:
             listener=listener.name,
         )
 
-    def _begin(self, tokens: BearerTokens | None, mechanism: str) -> Exchange:
+    def _begin(self, tokens: BearerCheck | None, mechanism: str) -> Exchange:
         if mechanism in MECHANISM_NAMES:
             return ScramExchange(mechanism, self._users)
         if mechanism == OAUTHBEARER and tokens is not None:

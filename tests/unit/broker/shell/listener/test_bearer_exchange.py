@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 from broker.core.login import LoginFailedError, Step
-from broker.oauth_config import OauthConfig
-from broker.shell.listener.bearer_exchange import BearerExchange, BearerTokens
-from broker.shell.listener.key_set import DOCUMENT_BYTES_MAX, KeySetCache, fetch_from
+from broker.shell.listener.bearer_exchange import BearerExchange
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 from tidemark.model.ids import InstantMs, WallMs
 from tidemark.protocol.bearer_tokens import KeySetError
+from tidemark.runtime.access.bearer_check import BearerCheck
+from tidemark.runtime.access.key_set import DOCUMENT_BYTES_MAX, KeySetCache, fetch_from
+from tidemark.runtime.access.oauth_config import OauthConfig
 from tidemark.runtime.clock import Clock
 
 KEY = RSAKey.generate_key(2048, {"kid": "old"})
@@ -46,7 +47,7 @@ class Provider:
     def __init__(self, *keys: RSAKey) -> None:
         self.keys, self.reads, self.clock = list(keys), 0, AtTime()
         self.cache = KeySetCache(config(), self.clock, self.document)
-        self.tokens = BearerTokens(self.cache, config().token_rules, self.clock)
+        self.tokens = BearerCheck(self.cache, config().token_rules, self.clock)
 
     def document(self) -> bytes:
         self.reads += 1

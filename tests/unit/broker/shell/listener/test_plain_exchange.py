@@ -2,8 +2,9 @@ import asyncio
 
 import pytest
 from broker.core.login import LoginFailedError, Step
-from broker.shell.listener.plain_exchange import CHECKS_MAX, PasswordChecks, PlainExchange
+from broker.shell.listener.plain_exchange import PlainExchange
 from tidemark.model.scram import ScramMechanism, credential_from, salted_password
+from tidemark.runtime.access.password_checks import CHECKS_MAX, PasswordChecks, WrongPasswordError
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 SALT = bytes(12)
@@ -48,5 +49,5 @@ def test_no_more_passwords_wait_than_are_bounded() -> None:
         tries = (shared.check("alice", "pencil") for _ in range(CHECKS_MAX + 1))
         return await asyncio.gather(*tries, return_exceptions=True)
 
-    refused = [one for one in asyncio.run(flood()) if isinstance(one, LoginFailedError)]
+    refused = [one for one in asyncio.run(flood()) if isinstance(one, WrongPasswordError)]
     assert len(refused) == 1

@@ -4,6 +4,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
+
 from tidemark.protocol.bearer_tokens import ALGORITHMS, ALGORITHMS_DEFAULT, TokenRules
 from tidemark.runtime.service_config import CommaList, ServiceConfig
 

@@ -4,8 +4,8 @@ import datetime
 from typing import Any
 
 import pytest
-from broker.shell.listener.certificates import principal_of
 from tidemark.protocol.principal_mapping import PrincipalMapper
+from tidemark.runtime.access.certificates import principal_of
 
 MAPPER = PrincipalMapper("DEFAULT")
 

@@ -4,6 +4,7 @@ import ssl
 from collections.abc import Iterable
 
 from cryptography import x509
+
 from tidemark.model.authorization import ANONYMOUS
 from tidemark.protocol.principal_mapping import (
     NameAttribute,

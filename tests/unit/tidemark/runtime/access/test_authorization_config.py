@@ -1,9 +1,9 @@
 from typing import Any
 
 import pytest
-from broker.authorization_config import STANDARD_AUTHORIZER
 from broker.config import BrokerConfig
 from pydantic import ValidationError
+from tidemark.runtime.access.authorization_config import STANDARD_AUTHORIZER
 
 ON: dict[str, Any] = {
     "broker_id": 1,

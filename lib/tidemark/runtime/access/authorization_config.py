@@ -3,6 +3,7 @@
 from typing import Final
 
 from pydantic import Field, field_validator, model_validator
+
 from tidemark.protocol.acl_authorizer import AclPolicy
 from tidemark.runtime.service_config import ServiceConfig
 

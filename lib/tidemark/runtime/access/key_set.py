@@ -15,11 +15,10 @@ from typing import IO, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from tidemark.protocol.bearer_tokens import Keys, KeySetError, read_keys
+from tidemark.runtime.access.oauth_config import OauthConfig
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.tls import TlsError, TlsSettings, client_context
-
-from broker.oauth_config import OauthConfig
 
 log = logging.getLogger(__name__)
 

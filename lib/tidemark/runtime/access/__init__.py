@@ -1,0 +1,1 @@
+"""Identity of peers, and their rights: options, key sets, passwords and certificates."""
