@@ -18,6 +18,7 @@ from broker.shell.seams import machine_seams
 from controller.admin.gate_metrics import GateMetrics
 from controller.admin.lost_nodes import WatchMetrics
 from controller.config import ControllerConfig
+from controller.login.logins import failed_logins
 from controller.shell.metrics import measure
 from controller.shell.node import ControllerNode
 from kafka_apis import api_rows
@@ -287,6 +288,7 @@ def controller_registry() -> CollectorRegistry:
     measure(node, shown)
     WatchMetrics(shown, lambda: 0)
     GateMetrics(shown)
+    failed_logins(shown)
     return shown.registry
 
 

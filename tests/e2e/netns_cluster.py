@@ -135,7 +135,7 @@ class Controller(Member):
         argv += ["--zookeeper.connect", connect, "--log.format", "json"]
         argv += ["--zookeeper.session.timeout.ms", str(SESSION_MS), "--lease.ms", str(LEASE_MS)]
         argv += ["--grpc.listen", f"{address}:{GRPC_PORT}"]
-        argv += ["--rest.listen", f"{address}:{HTTP_PORT}"]
+        argv += ["--rest.listen", f"{address}:{HTTP_PORT}", "--rest.private.network", "true"]
         super().__init__(net, name, argv, directory)
 
     @property

@@ -28,6 +28,7 @@ _STARTERS: Final = frozenset(
         "OneBroker",
         "SparkSession",
         "StartCluster",
+        "guarded_controller",
         "metered_cluster",
         "running_zookeeper",
         "secured_cluster",

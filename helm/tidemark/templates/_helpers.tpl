@@ -76,6 +76,8 @@ share-coordinator: {values: shareCoordinator, id: coordinator.id, grpc: 19290, p
 {{- $minimum := int $v.replication.minInSyncReplicas -}}
 {{- if eq .role "controller" -}}
 {{- $_ := set $config "rest.listen" "0.0.0.0:8080" -}}
+{{- /* The Services of the chart are inside the cluster: who reaches them may do everything. */ -}}
+{{- $_ := set $config "rest.private.network" true -}}
 {{- $rest := printf "%s-rest" (include "tidemark.name" .root) -}}
 {{- $inside := printf "%s.%s" $rest .root.Release.Namespace -}}
 {{- $hosts := list $rest $inside (printf "%s.svc" $inside) (printf "%s.svc.%s" $inside $v.clusterDomain) -}}

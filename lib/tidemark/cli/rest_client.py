@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from tidemark.cli import settings
 from tidemark.cli.failure import CommandError
+from tidemark.cli.rest_login import RestAddress, RestLogin
 from tidemark.runtime.exit_codes import ExitCode
 
 _TIMEOUT_S: Final = 60.0
@@ -28,10 +29,11 @@ class RestClient:
     """Client of the first controller that can be reached."""
 
     def __init__(self, addresses: str) -> None:
-        """``addresses``: HOST:PORT,... as in the setting ``rest``."""
+        """``addresses``: HOST:PORT or https://HOST:PORT,... as in the setting ``rest``."""
         self._addresses = [one.strip() for one in addresses.split(",") if one.strip()]
         self._address = ""
         self._cluster_id = ""
+        self._login = RestLogin()
 
     def call(self, method: str, path: str, body: object = None, **query: object) -> Any:
         """Return the JSON of an answer, None without one. Raises CommandError."""
@@ -76,7 +78,9 @@ class RestClient:
         api = f"{method} {target.partition('?')[0]}"
         try:
             content = None if body is None else json.dumps(body).encode()
-            headers = {} if body is None else {"content-type": "application/json"}
+            headers = self._login.headers(RestAddress.parse(self._address))
+            if body is not None:
+                headers["content-type"] = "application/json"
             connection.request(method, target, content, headers)
             if connection.sock is not None:
                 connection.sock.settimeout(timeout_s)
@@ -99,10 +103,9 @@ class RestClient:
         """Return a connection to the first controller that takes one. Raises CommandError."""
         reason = "no address is given"
         for address in [self._address] if self._address else self._addresses:
-            host, _, port = address.rpartition(":")
-            if not (host and port.isascii() and port.isdigit() and int(port) < 2**16):
-                raise CommandError(f"{address!r} is not HOST:PORT", code=ExitCode.USAGE)
-            connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_TIMEOUT_S)
+            place = RestAddress.parse(address)
+            self._login.headers(place)  # refuses before it waits for a connection
+            connection = self._login.connection(place, _TIMEOUT_S)
             try:
                 connection.connect()
             except OSError as problem:
@@ -114,7 +117,7 @@ class RestClient:
             f"no controller can be reached: {reason}",
             address=",".join(self._addresses),
             cause="it does not run, or its rest.listen is another address",
-            hint="--rest HOST:PORT, or -X rest=HOST:PORT",
+            hint="--rest HOST:PORT, or -X rest=HOST:PORT, https://HOST:PORT with TLS",
             code=ExitCode.UNAVAILABLE,
         )
 

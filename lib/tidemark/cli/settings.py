@@ -48,7 +48,9 @@ class Setting(NamedTuple):
 SETTINGS: Final[Mapping[str, Setting]] = {
     "bootstrap": Setting("Kafka addresses of some brokers: HOST:PORT,...", "127.0.0.1:9092"),
     "grpc-bootstrap": Setting("gRPC addresses of some brokers: HOST:PORT,...", "127.0.0.1:9292"),
-    "rest": Setting("REST addresses of some controllers: HOST:PORT,...", "127.0.0.1:8080"),
+    "rest": Setting(
+        "REST addresses of some controllers: HOST:PORT or https://HOST:PORT,...", "127.0.0.1:8080"
+    ),
     "output": Setting("format of results", "table", choices=("table", "wide", "json", "yaml")),
     "timeout-ms": Setting(
         "time for one administrative call with its retries, in ms", "60000", 100, _TIMEOUT_MS_MAX

@@ -8,6 +8,7 @@ of its own, and reports a port in use with the key to change.
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -16,12 +17,14 @@ from urllib.parse import parse_qs
 
 import uvicorn
 from prometheus_client.registry import CollectorRegistry
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.exposition import content_type, slices
 from tidemark.runtime.service_config import HostPort
 from tidemark.runtime.stacks import stacks
 from tidemark.runtime.telemetry import levels, set_level
+from tidemark.runtime.tls import ServerTls
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -32,6 +35,8 @@ Health = Callable[[], str | None]
 Refresh = Callable[[], Awaitable[None]]
 """Called before metrics are read: brings up to date what a scrape alone needs."""
 
+SSL_OBJECT: Final = "tidemark.ssl_object"
+"""Key of a scope: the TLS connection of the request, for its certificate; None without TLS."""
 _BODY_BYTES_MAX: Final = 1_024
 _BACKLOG: Final = 128
 _CONNECTIONS_MAX: Final = 256
@@ -89,16 +94,40 @@ class _QuietServer(uvicorn.Server):
         await self.stopping.wait()
 
 
+class _TlsProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """Connection with TLS: applications find it in the scope of each request."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Begin to serve a connection, whose handshake is over."""
+        super().connection_made(transport)
+        application: Application = self.app  # type: ignore[has-type]
+        connection = transport.get_extra_info("ssl_object")
+
+        async def with_connection(scope: Scope, receive: Receive, send: Send) -> None:
+            scope[SSL_OBJECT] = connection
+            await application(scope, receive, send)
+
+        self.app = with_connection
+
+
 class HttpServer:
     """An ASGI application on one listener. An async context manager: exit stops the server."""
 
     def __init__(
-        self, application: Application, listen: str, *, key: str, drain_seconds: int = 2
+        self,
+        application: Application,
+        listen: str,
+        *,
+        key: str,
+        drain_seconds: int = 2,
+        tls: ServerTls | None = None,
     ) -> None:
+        """``tls``: serve https; its files are read again when they have changed."""
         self._application = application
         self._listen = HostPort.parse(listen)
         self._key = key
         self._drain_seconds = drain_seconds
+        self._tls = tls
         self._tasks = asyncio.TaskGroup()
         self._server: _QuietServer | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -127,6 +156,7 @@ class HttpServer:
             limit_concurrency=_CONNECTIONS_MAX,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=self._drain_seconds,
+            **self._with_tls(),
         )
         self._server = _QuietServer(config)
         await self._tasks.__aenter__()
@@ -134,6 +164,12 @@ class HttpServer:
         self._serving = self._tasks.create_task(serving, name=f"http-{self._key}")
         await self._server.serving.wait()
         return self
+
+    def _with_tls(self) -> dict[str, Any]:
+        if self._tls is None:
+            return {}
+        context: ssl.SSLContext = self._tls.context
+        return {"ssl_context_factory": lambda *_: context, "http": _TlsProtocol}
 
     async def __aexit__(
         self,

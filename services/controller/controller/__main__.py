@@ -7,6 +7,7 @@ from tidemark.runtime.clock import Clock
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.ops_http import HttpServer, OpsServer
 from tidemark.runtime.service import run_process
+from tidemark.runtime.tls import ServerTls
 from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.zk_metrics import measure_session
 from tidemark.runtime.zk_session import ZkSession
@@ -35,9 +36,10 @@ async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
     work = duties(config, node, clock, metrics) | initial_users(config.initial_users_file, node)
     admin = AdminService(config, node, session, clock, work, GateMetrics(metrics))
     rest = HttpServer(
-        make_application(admin, config, node, metrics.registry),
+        make_application(admin, config, node, metrics),
         config.rest_listen,
         key="rest.listen",
+        tls=None if config.rest_tls is None else ServerTls(config.rest_tls),
     )
     ops = OpsServer(config.ops_listen, metrics.registry, ready=node.problem)
     watchdog = Watchdog(metrics, limit_ms=config.event_loop_stall_ms)

@@ -3,12 +3,14 @@
 from typing import Final, Self
 
 from pydantic import Field, model_validator
-from tidemark.runtime.service_config import Address, CommaList, ServiceConfig, check_advertised
+from tidemark.runtime.service_config import Address, CommaList, check_advertised
+
+from controller.rest_security_config import RestSecurityConfig
 
 SERVICE: Final = "controller"
 
 
-class ControllerConfig(ServiceConfig):
+class ControllerConfig(RestSecurityConfig):
     """All options of a controller, with unit, bounds, default and meaning."""
 
     controller_id: int = Field(
@@ -22,10 +24,6 @@ class ControllerConfig(ServiceConfig):
         "",
         description="file with lines user:password, for instance of the super user: while the"
         " cluster has no user with a password for SCRAM, the active controller makes these",
-    )
-    rest_listen: Address = Field(
-        "127.0.0.1:8080",
-        description="address of REST, /metrics, /livez, /readyz, /loglevel and /stacks",
     )
     rest_allowed_hosts: CommaList = Field(
         (),

@@ -200,6 +200,7 @@ async def log_dirs(ctx: AdminContext, broker_id: int, *, with_logs: bool = True)
     """Return the log directories of one broker; ``with_logs``: with the totals of their logs, which
     may be older. Raises AdminError if it is not registered.
     """
+    ctx.require(Operation.DESCRIBE)
     require_broker(ctx, broker_id)
     found = await ctx.cached("log-dirs", broker_id, lambda: directories_with(ctx, broker_id, ()))
     totals: Aged[dict[str, LogTotal]] = Aged(None)
@@ -254,6 +255,7 @@ _rows: Final[PerImage[dict[BrokerId, list[ReplicaRow]]]] = PerImage(lambda _: {}
 
 def replica_rows(ctx: AdminContext, broker_id: int) -> Sequence[ReplicaRow]:
     """Return the replicas of one broker by topic and partition, sorted. Raises AdminError."""
+    ctx.require(Operation.DESCRIBE)
     require_broker(ctx, broker_id)
     at, image = BrokerId(broker_id), ctx.image
     known = _rows(image)

@@ -12,6 +12,7 @@ from tidemark.client.admin.types import ConfigEntry, ConfigResource
 from tidemark.client.errors import error_for
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Operation, group_resource, topic_resource
 
 from controller.admin.brokers import require_broker
 from controller.admin.context import AdminContext
@@ -61,6 +62,7 @@ class ConfigView(Model):
 async def topic_configs(ctx: AdminContext, name: str) -> list[ConfigView]:
     """Return all settings of a topic, by name. Raises AdminError."""
     ctx.topic(name)
+    ctx.require(Operation.DESCRIBE_CONFIGS, topic_resource(name))
     found = (await describe(ctx, [ConfigResource("topic", name)]))[name]
     if isinstance(found, AdminError):
         raise found
@@ -69,6 +71,7 @@ async def topic_configs(ctx: AdminContext, name: str) -> list[ConfigView]:
 
 async def broker_configs(ctx: AdminContext, broker_id: int) -> list[ConfigView]:
     """Return all settings of one broker, by name. Raises AdminError."""
+    ctx.require(Operation.DESCRIBE_CONFIGS)
     require_broker(ctx, broker_id)
     found = (await describe(ctx, [ConfigResource("broker", str(broker_id))], at=broker_id))[
         str(broker_id)
@@ -80,6 +83,7 @@ async def broker_configs(ctx: AdminContext, broker_id: int) -> list[ConfigView]:
 
 async def cluster_configs(ctx: AdminContext) -> list[ConfigView]:
     """Return the settings that hold for all brokers, by name. Raises AdminError."""
+    ctx.require(Operation.DESCRIBE_CONFIGS)
     found = (await describe(ctx, [ConfigResource("broker", CLUSTER_WIDE)]))[CLUSTER_WIDE]
     if isinstance(found, AdminError):
         raise found
@@ -88,6 +92,7 @@ async def cluster_configs(ctx: AdminContext) -> list[ConfigView]:
 
 async def group_configs(ctx: AdminContext, group_id: str) -> list[ConfigView]:
     """Return all settings of a group, which need not exist. Raises AdminError."""
+    ctx.require(Operation.DESCRIBE_CONFIGS, group_resource(group_id))
     found = (await describe(ctx, [ConfigResource("group", group_id)]))[group_id]
     if isinstance(found, AdminError):
         raise found
@@ -97,7 +102,12 @@ async def group_configs(ctx: AdminContext, group_id: str) -> list[ConfigView]:
 async def many_topics(
     ctx: AdminContext, names: Iterable[str]
 ) -> dict[str, list[ConfigView] | AdminError]:
-    """Return the settings of several topics, or the error of each that has none."""
+    """Return the settings of several topics, or the error of each that has none. Raises AdminError
+    if the caller may not see those of one.
+    """
+    names = list(names)
+    for name in names:
+        ctx.require(Operation.DESCRIBE_CONFIGS, topic_resource(name))
     return await describe(ctx, [ConfigResource("topic", name) for name in names])
 
 

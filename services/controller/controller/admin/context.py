@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from tidemark.kafka.long_tail import Struct
@@ -12,10 +12,12 @@ from tidemark.model.authorization import (
     Operation,
     Requester,
     Resource,
+    topic_resource,
 )
 from tidemark.model.metadata import ClusterImage, TopicImage
 from tidemark.runtime.clock import Clock
 
+from controller.admin.access_rules import AccessRules
 from controller.admin.broker_calls import BrokerCalls
 from controller.admin.cache import Aged, AgedCache
 from controller.admin.errors import FORBIDDEN, AdminError, try_again, unknown_topic
@@ -27,6 +29,8 @@ from controller.admin.operation_store import OperationStore
 from controller.admin.traffic_log import TrafficLog
 from controller.shell.node import ControllerNode
 
+NOBODY: Final = Requester(ANONYMOUS, "")
+"""Caller that nobody has asked who it is."""
 _VISIBLE_S_MAX: Final = 5.0
 
 Item = TypeVar("Item")
@@ -62,6 +66,7 @@ class Shared:
     operations: OperationStore
     idempotency: IdempotencyStore
     gates: GateMetrics
+    access: AccessRules
     streams: int = 0
     """Event streams that are open."""
 
@@ -71,11 +76,12 @@ class AdminContext:
     """Caller, and what is shared. One for each request."""
 
     shared: Shared
-    principal: str = ANONYMOUS
+    requester: Requester = NOBODY
 
-    def with_principal(self, principal: str) -> "AdminContext":
-        """Return the context of another caller."""
-        return replace(self, principal=principal)
+    @property
+    def principal(self) -> str:
+        """Principal of the caller."""
+        return self.requester.principal
 
     # -- metadata
 
@@ -88,7 +94,8 @@ class AdminContext:
         return image
 
     def topic(self, name: str) -> TopicImage:
-        """Return a topic. Raises AdminError."""
+        """Return a topic. Raises AdminError, for a caller that may not see it too."""
+        self.require(Operation.DESCRIBE, topic_resource(name))
         topic = self.image.topics.get(name)
         if topic is None:
             raise unknown_topic(name)
@@ -104,8 +111,13 @@ class AdminContext:
 
     def may(self, operation: Operation, resource: Resource = CLUSTER) -> bool:
         """Return True if the caller may do ``operation`` to ``resource``."""
-        requester = Requester(self.principal, "")
-        return self.shared.node.authorizer.authorize(requester, operation, resource)
+        return self.shared.access.allows(self.requester, operation, resource)
+
+    def visible(self, names: Iterable[str], resource_of: Callable[[str], Resource]) -> list[str]:
+        """Return the names of the resources that the caller may describe."""
+        if not self.shared.access.enforced:
+            return list(names)
+        return [one for one in names if self.may(Operation.DESCRIBE, resource_of(one))]
 
     def require(self, operation: Operation, resource: Resource = CLUSTER) -> None:
         """Raise AdminError unless the caller may do ``operation`` to ``resource``."""
@@ -114,8 +126,15 @@ class AdminContext:
                 403,
                 FORBIDDEN,
                 f"{self.principal} may not {operation.name} {resource.name}",
-                remedy="grant the operation to this principal",
+                remedy=f"allow {operation.name} on the {resource.resource_type.name.lower()}"
+                f" {resource.name} to {self.principal} by an ACL, or give it a role (rest.roles)",
             )
+
+    @property
+    def events(self) -> EventLog:
+        """Log of what happened in the cluster. Raises AdminError for who may not see it."""
+        self.require(Operation.DESCRIBE)
+        return self.shared.events
 
     # -- brokers
 

@@ -134,7 +134,10 @@ async def list_groups(ctx: AdminContext) -> tuple[list[GroupView], list[ItemProb
             )
         if not isinstance(answer, AdminError):
             found |= {one.group_id: one for one in answer.value or ()}
-    return [found[name] for name in sorted(found)], problems
+    names = sorted(found)
+    if not ctx.may(Operation.DESCRIBE):
+        names = ctx.visible(names, group_resource)
+    return [found[name] for name in names], problems
 
 
 async def get_group(ctx: AdminContext, group_id: str) -> GroupDetail:

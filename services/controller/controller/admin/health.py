@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from pydantic import Field
+from tidemark.model.authorization import Operation
 from tidemark.model.ids import NO_BROKER
 from tidemark.model.metadata import ClusterImage, PartitionImage
 
@@ -41,7 +42,10 @@ class Health(Model):
 
 
 async def health(ctx: AdminContext) -> Health:
-    """Return the health of the cluster as this controller sees it. Never raises."""
+    """Return the health of the cluster as this controller sees it. Raises AdminError only for a
+    caller that may not see it.
+    """
+    ctx.require(Operation.DESCRIBE)
     image = ctx.shared.image()
     if not image.cluster_id:
         found = [_no_metadata()]

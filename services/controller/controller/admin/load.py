@@ -91,6 +91,7 @@ class LagView(Model):
 
 def traffic(ctx: AdminContext) -> Traffic:
     """Return the throughput, as it was measured last. Raises AdminError without metadata."""
+    ctx.require(Operation.DESCRIBE)
     log = ctx.shared.traffic
     each = [_of_broker(log, broker_id) for broker_id in sorted(ctx.image.brokers)]
     found = [log.history.rates(one.broker_id) for one in each]

@@ -32,6 +32,7 @@ class LoggerLevel(Input):
 
 async def list_loggers(ctx: AdminContext, broker_id: int) -> list[LoggerView]:
     """Return the loggers of a broker, by name. Raises AdminError."""
+    ctx.require(Operation.DESCRIBE_CONFIGS, CLUSTER)
     require_broker(ctx, broker_id)
     resource = ConfigResource("broker-logger", str(broker_id))
     found = (await configs.describe(ctx, [resource], at=broker_id))[resource.name]

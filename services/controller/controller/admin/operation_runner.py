@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from tidemark.model.authorization import MEMBER
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.telemetry import fields
 
@@ -27,7 +28,7 @@ class OperationRunner:
     """Driver of operations. Its state is in ZooKeeper, so that another controller goes on."""
 
     def __init__(self, shared: Shared) -> None:
-        self._ctx = AdminContext(shared, "User:controller")
+        self._ctx = AdminContext(shared, MEMBER)
         self._store = shared.operations
         self._node = shared.node
         self._changed = asyncio.Event()

@@ -28,11 +28,13 @@ _OPERATION_MS_MAX: Final = 2**53
 
 async def list_operations(ctx: AdminContext) -> list[Operation]:
     """Return the operations, the latest first. Raises AdminError."""
+    ctx.require(Permission.DESCRIBE)
     return await ctx.shared.operations.all()
 
 
 async def get_operation(ctx: AdminContext, operation_id: str) -> Operation:
     """Return one operation. Raises AdminError."""
+    ctx.require(Permission.DESCRIBE)
     return (await ctx.shared.operations.get(operation_id))[0]
 
 

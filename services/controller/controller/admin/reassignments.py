@@ -90,6 +90,8 @@ class Election(PartitionName):
 async def list_reassignments(ctx: AdminContext, topic: str | None = None) -> list[ReassignmentView]:
     """Return the moves in progress, of one topic or of all, sorted. Raises AdminError."""
     image = ctx.image
+    if topic is None:
+        ctx.require(Operation.DESCRIBE)
     names = sorted(image.topics) if topic is None else [ctx.topic(topic).name]
     return [
         ReassignmentView(

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from pydantic import Field
 from tidemark.model import replacement_risks as replacement
+from tidemark.model.authorization import Operation
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.restart_risks import MEANING, PartitionState, RiskKind, restart_risks
 from tidemark.model.topics import TopicPartition
@@ -74,6 +75,7 @@ async def gate(ctx: AdminContext, broker_id: int) -> RestartCheck:
 
 async def can_restart(ctx: AdminContext, broker_id: int) -> RestartCheck:
     """Return the risks of a restart of this broker. Raises AdminError."""
+    ctx.require(Operation.DESCRIBE)
     require_broker(ctx, broker_id)
     states = _states(ctx.image)
     found = restart_risks(broker_id, states)
@@ -94,6 +96,7 @@ async def can_restart(ctx: AdminContext, broker_id: int) -> RestartCheck:
 
 async def can_replace(ctx: AdminContext, broker_id: int) -> ReplacementCheck:
     """Return the risks of an empty disk for this broker. Raises AdminError."""
+    ctx.require(Operation.DESCRIBE)
     require_broker(ctx, broker_id)
     return replacement_check(ctx.image, broker_id)
 

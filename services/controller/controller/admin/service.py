@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
+from tidemark.model.authorization import Requester
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.zk_session import ZkSession
 
+from controller.admin.access_rules import AccessRules
 from controller.admin.broker_calls import BrokerCalls
 from controller.admin.cache import AgedCache
-from controller.admin.context import ANONYMOUS, AdminContext, AdminLimits, Shared
+from controller.admin.context import NOBODY, AdminContext, AdminLimits, Shared
 from controller.admin.errors import try_again
 from controller.admin.events import EventLog
 from controller.admin.gate_metrics import GateMetrics
@@ -24,6 +26,7 @@ from controller.config import ControllerConfig
 from controller.shell.node import ControllerNode
 
 log = logging.getLogger(__name__)
+
 
 _AGAIN_S: Final = 1.0
 _TOTALS_FRESH: Final = 5
@@ -100,6 +103,7 @@ class AdminService:
             operations=OperationStore(self._session),
             idempotency=IdempotencyStore(self._session, self._clock),
             gates=self._gates,
+            access=AccessRules(config.acl_policy, config.roles, lambda: self._image().acls),
         )
         runner = OperationRunner(self._shared)
         self._running = [
@@ -135,6 +139,11 @@ class AdminService:
             raise try_again("this controller is starting")
         return self._shared
 
-    def context(self, principal: str = ANONYMOUS) -> AdminContext:
+    @property
+    def image(self) -> ImageSource:
+        """Source of the cluster's metadata."""
+        return self._image
+
+    def context(self, requester: Requester = NOBODY) -> AdminContext:
         """Return the context of one request."""
-        return AdminContext(self.shared, principal)
+        return AdminContext(self.shared, requester)

@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import Field
 from tidemark.client.errors import error_for
 from tidemark.kafka.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from tidemark.model.authorization import topic_resource
 from tidemark.model.ids import NO_BROKER
 from tidemark.model.metadata import ClusterImage, PartitionImage, TopicImage
 from tidemark.model.topics import (
@@ -98,6 +99,8 @@ def is_internal(name: str) -> bool:
 def topic_names(ctx: AdminContext, *, search: str = "", internal: bool = True) -> Sequence[str]:
     """Return the sorted names of all topics whose name contains ``search``, without case."""
     names: Sequence[str] = sorted_names(ctx.image)
+    if ctx.shared.access.enforced:
+        names = ctx.visible(names, topic_resource)
     if search:
         low = search.lower()
         names = [name for name in names if low in name.lower()]

@@ -11,7 +11,12 @@ from tidemark.client.admin.group_types import TransactionDescription
 from tidemark.client.admin.types import ProducerState
 from tidemark.client.errors import ClientError
 from tidemark.kafka.apis import ApiKey
-from tidemark.model.authorization import CLUSTER, Operation, transactional_id_resource
+from tidemark.model.authorization import (
+    CLUSTER,
+    Operation,
+    topic_resource,
+    transactional_id_resource,
+)
 from tidemark.model.topics import TopicPartition
 from tidemark.plans.hanging_transactions import OpenTransaction, hanging, suspects
 
@@ -79,11 +84,14 @@ async def list_transactions(ctx: AdminContext) -> list[TransactionView]:
     """Return all transactional ids, by name. Raises AdminError."""
     async with ctx.brokers.client() as admin:
         listed = await admin.list_transactions()
+    ids = {one.transactional_id for one in listed}
+    seen = set(ctx.visible(ids, transactional_id_resource))
     return [
         TransactionView(
             transactional_id=one.transactional_id, producer_id=one.producer_id, state=one.state
         )
         for one in listed
+        if one.transactional_id in seen
     ]
 
 
@@ -112,6 +120,9 @@ async def producers(
     ctx: AdminContext, partitions: Iterable[tuple[str, int]]
 ) -> tuple[list[ProducerView], list[ItemProblem]]:
     """Return the idempotent producers of partitions, and the partitions without an answer."""
+    partitions = list(partitions)
+    for topic in {name for name, _ in partitions}:
+        ctx.require(Operation.READ, topic_resource(topic))
     states, problems = await _states(ctx, partitions)
     rows = [
         ProducerView(
@@ -138,6 +149,8 @@ async def open_transactions(
     first. One that is open for longer than ``hanging_ms`` and that no coordinator will end hangs.
     """
     image = ctx.image
+    if topic is None:
+        ctx.require(Operation.DESCRIBE)
     names = sorted(image.topics) if topic is None else [ctx.topic(topic).name]
     parts = [(name, one.partition) for name in names for one in image.topics[name].partitions]
     states, problems = await _states(ctx, parts)

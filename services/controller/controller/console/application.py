@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
+from tidemark.model.authorization import Operation, Requester
 from tidemark.runtime.ops_http import Application, Receive, Scope, Send
 from tidemark.runtime.telemetry import fields
 
@@ -17,6 +18,8 @@ from controller.console.routes import ROUTES
 from controller.console.routing import Found, find, raw_path
 from controller.console.static_files import StaticFiles
 from controller.console.visit import NotFoundError, Visit
+from controller.login.authentication import OPEN_PATHS, requester_of
+from controller.login.logins import RestLogins
 
 log = logging.getLogger(__name__)
 
@@ -34,30 +37,50 @@ _SECURITY: Final = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
+FORBIDDEN_STATUS: Final = 403
 _READING: Final = ("GET", "HEAD")
 _TITLES: Final = {404: "Not found", 403: "Not allowed", 503: "Not available now"}
 
 
 class Console:
-    """All pages. ``admin`` returns the context of one request; ``ops`` answers OPS_PATHS."""
+    """All pages. ``admin`` returns the context of a requester; ``ops`` answers OPS_PATHS."""
 
-    def __init__(self, admin: Callable[[], AdminContext], ops: Application) -> None:
+    def __init__(
+        self, admin: Callable[[Requester], AdminContext], ops: Application, logins: RestLogins
+    ) -> None:
         self._admin = admin
         self._ops = ops
+        self._logins = logins
         self._static = StaticFiles()
         self._environment = make_environment(self._static)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["path"] in OPS_PATHS:
-            await self._ops(scope, receive, send)
-            return
         request = Request(scope, receive)
+        if scope["path"] in OPS_PATHS:
+            refusal = self._ops_refusal(request)
+            if refusal is None:
+                await self._ops(scope, receive, send)
+            else:
+                await refusal(scope, receive, send)
+            return
         response = await self._answer(request)
         for name, value in _SECURITY.items():
             response.headers[name] = value
         response.headers.setdefault("cache-control", "no-store")
         await response(scope, receive, send)
+
+    def _ops_refusal(self, request: Request) -> Response | None:
+        """Return the answer to a caller that may not use a path for operators."""
+        if request.scope["path"] in OPEN_PATHS:
+            return None
+        wanted = Operation.ALTER_CONFIGS if request.method == "PUT" else Operation.DESCRIBE
+        try:
+            self._admin(requester_of(request.scope)).require(wanted)
+        except AdminError as problem:
+            if problem.status == FORBIDDEN_STATUS:
+                return PlainTextResponse(f"{problem.message}\n", problem.status)
+        return None
 
     async def _answer(self, request: Request) -> Response:
         path = raw_path(request.scope)
@@ -66,7 +89,8 @@ class Console:
             answer = self._static.answer(request, parts[2], parts[3])
             if answer is not None:
                 return answer
-        visit = Visit(request, self._admin, self._environment)
+        requester = requester_of(request.scope)
+        visit = Visit(request, lambda: self._admin(requester), self._environment, self._logins)
         found = find(ROUTES, path)
         if found is None:
             return self._error(
@@ -92,7 +116,9 @@ class Console:
             return await route.show(visit, *names)
         if method == "POST" and route.change is not None:
             check_origin(visit.request)
-            return await route.change(visit, await read_form(visit.request), *names)
+            form = await read_form(visit.request)
+            visit.check_form(form)
+            return await route.change(visit, form, *names)
         words = f"{method} is not possible here."
         return self._error(visit, 405, "Not possible", words)
 

@@ -8,6 +8,8 @@ from starlette.requests import Request
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 FIELDS_MAX: Final = 1_000
+FORM_TOKEN: Final = "form-token"
+"""Field with the token of a session's forms."""
 _SHOWN_CHARS: Final = 40
 
 

@@ -8,6 +8,7 @@ from controller.console.pages import (
     brokers,
     dead_letters,
     groups,
+    login,
     messages,
     moves,
     operations,
@@ -22,6 +23,8 @@ from controller.console.routing import route
 
 ROUTES = (
     route("", overview.show),
+    route("login", login.show, login.log_in),
+    route("logout", None, login.log_out),
     route("parts/problems", overview.problems),
     route("parts/load", overview.load),
     route("parts/traffic", overview.throughput),

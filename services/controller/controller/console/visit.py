@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from jinja2 import Environment
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from tidemark.model.metadata import ClusterImage
@@ -13,9 +14,12 @@ from tidemark.model.metadata import ClusterImage
 from controller.admin.context import AdminContext
 from controller.admin.errors import AdminError
 from controller.console.done import DONE
+from controller.console.forms import FORM_TOKEN, BadFormError, Form
 from controller.console.navigation import navigation
 from controller.console.routing import raw_path
 from controller.console.tables import Row, Shown, Table
+from controller.login.authentication import SESSION, requester_of
+from controller.login.logins import RestLogins
 
 _THEMES: Final = ("light", "dark")
 _SEE_OTHER: Final = 303
@@ -33,10 +37,47 @@ class Visit:
         request: Request,
         admin: Callable[[], AdminContext],
         environment: Environment,
+        logins: RestLogins,
     ) -> None:
         self.request = request
+        self.logins = logins
         self._admin = admin
         self._environment = environment
+
+    @property
+    def user(self) -> str:
+        """Principal of the reader, to be shown; '' if nobody has to log in."""
+        return requester_of(self.request.scope).principal if self.session else ""
+
+    @property
+    def host(self) -> str:
+        """Address of the reader."""
+        return requester_of(self.request.scope).host
+
+    @property
+    def session(self) -> str:
+        """Name of the session in the tokens of forms; '' if nobody has to log in."""
+        return str(self.request.scope.get(SESSION, ""))
+
+    @property
+    def may_log_out(self) -> bool:
+        """True if the reader has a session, and not just a certificate or a header."""
+        return self.logins.cookie_name in self.request.cookies
+
+    @property
+    def form_token(self) -> Markup:
+        """Hidden field of every form that changes something."""
+        if not self.session:
+            return Markup()
+        field = Markup('<input type="hidden" name="{}" value="{}">')
+        return field.format(FORM_TOKEN, self.logins.form_token(self.session))
+
+    def check_form(self, form: Form) -> None:
+        """Refuse a form that a page of another site may have sent. Raises BadFormError."""
+        if self.session and not self.logins.is_form_token(self.session, form.text(FORM_TOKEN)):
+            raise BadFormError(
+                403, "this form belongs to another session; open the page again, and send it"
+            )
 
     @cached_property
     def admin(self) -> AdminContext:

@@ -3,14 +3,16 @@
 from typing import Final
 
 from fastapi import APIRouter, FastAPI
-from prometheus_client.registry import CollectorRegistry
 from tidemark.runtime.clock import Clock
+from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.ops_http import Application, OpsApplication, Receive, Scope, Send
 from tidemark.runtime.service_config import version
 
 from controller.admin.service import AdminService
 from controller.config import ControllerConfig
 from controller.console.application import OPS_PATHS, Console
+from controller.login.authentication import Authentication
+from controller.login.logins import RestLogins
 from controller.rest import (
     access_acls,
     access_quotas,
@@ -82,11 +84,14 @@ def make_application(
     admin: AdminService,
     config: ControllerConfig,
     node: ControllerNode,
-    registry: CollectorRegistry,
+    metrics: Metrics,
 ) -> Application:
     """Return the application: REST, the console, and the paths for operators, as /metrics."""
-    ops = OpsApplication(registry, ready=node.problem, live=lambda: None)
-    served = Dispatch(make_rest(admin, config, Clock()), Console(admin.context, ops))
+    ops = OpsApplication(metrics.registry, ready=node.problem, live=lambda: None)
+    clock = Clock()
+    logins = RestLogins(config, admin.image, clock, metrics)
+    console = Console(admin.context, ops, logins)
+    served = Authentication(Dispatch(make_rest(admin, config, clock), console), logins)
     return HostCheck(served, allowed_hosts(config), OPS_PATHS)
 
 

@@ -6,10 +6,11 @@ from urllib.parse import quote, unquote, urlencode
 from fastapi import Depends, Path, Query, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from controller.admin.context import ANONYMOUS, AdminContext
+from controller.admin.context import AdminContext
 from controller.admin.errors import not_found
 from controller.admin.paging import PAGE_DEFAULT, PAGE_MAX
 from controller.admin.service import AdminService
+from controller.login.authentication import requester_of
 
 NAME_CHARS_MAX = 3 * 255
 """Characters of a name in a path, percent-encoded."""
@@ -125,7 +126,7 @@ def service(request: Request) -> AdminService:
 
 def admin_context(request: Request) -> AdminContext:
     """Return the context of a request."""
-    return service(request).context(ANONYMOUS)
+    return service(request).context(requester_of(request.scope))
 
 
 Ctx = Annotated[AdminContext, Depends(admin_context)]

@@ -79,7 +79,7 @@ async def events(  # a place and a form
     """Return what changed lately; or follow it as server-sent events. Events belong to this
     controller: after a change of controller ids begin again.
     """
-    log = ctx.shared.events
+    log = ctx.events
     place = after if last_event_id is None else last_event_id
     if follow or STREAM in request.headers.get("accept", ""):
         return _stream(ctx, place)
@@ -96,7 +96,7 @@ def _stream(ctx: AdminContext, place: int) -> Response:
 
 
 async def _follow(ctx: AdminContext, place: int) -> AsyncIterator[str]:
-    log = ctx.shared.events
+    log = ctx.events
     try:
         yield "retry: 2000\n\n"
         place = min(place, log.last_id)

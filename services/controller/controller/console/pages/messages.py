@@ -34,17 +34,17 @@ async def show(visit: Visit, name: str) -> Response:
     asked = visit.query
     mode = asked.get("from", "latest")
     found: Messages | None = None
-    problem = ""
+    problem, status = "", 200
     try:
         query = _query(asked)
         if mode == "tail":
             query = replace(query, seek=Seek("latest"), limit=10)
         found = await messages.read(visit.admin, name, query)
     except AdminError as error:
-        problem = error.message
+        problem, status = error.message, error.status
     return visit.page(
         "messages.html",
-        status=400 if problem else 200,
+        status=status,
         topic=topic,
         found=found,
         problem=problem,
@@ -106,7 +106,7 @@ async def produce(visit: Visit, form: Form, name: str) -> Response:
     try:
         partition, offset = await messages.produce(visit.admin, name, _record(form))
     except AdminError as error:
-        return await _produce_page(visit, name, values, problem=error.message)
+        return await _produce_page(visit, name, values, problem=error.message, status=error.status)
     return await _produce_page(visit, name, values, written=(partition, offset))
 
 
@@ -116,12 +116,13 @@ async def _produce_page(
     values: Mapping[str, str],
     *,
     problem: str = "",
+    status: int = 200,
     written: tuple[int, int] | None = None,
 ) -> Response:
     topic = await topics.get_topic(visit.admin, name)
     return visit.page(
         "produce.html",
-        status=400 if problem else 200,
+        status=status,
         topic=topic,
         values=values,
         problem=problem,

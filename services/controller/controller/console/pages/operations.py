@@ -46,7 +46,7 @@ async def show_all(visit: Visit) -> Response:
 
 async def show_events(visit: Visit) -> Response:
     """Show what changed in the cluster lately."""
-    events = visit.admin.shared.events.after(0)
+    events = visit.admin.events.after(0)
     return visit.page("events.html", events=visit.table(EVENTS, events))
 
 

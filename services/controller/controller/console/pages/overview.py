@@ -86,7 +86,7 @@ async def lag(visit: Visit) -> Response:
 
 async def changes(visit: Visit) -> Response:
     """Show the latest events and operations, as a part of the overview."""
-    events = visit.admin.shared.events.after(0)[-EVENTS_SHOWN:]
+    events = visit.admin.events.after(0)[-EVENTS_SHOWN:]
     problem, latest = "", list[Operation]()
     try:
         latest = (await operations.list_operations(visit.admin))[:OPERATIONS_SHOWN]

@@ -1,0 +1,1 @@
+"""Identity of the callers of REST and the console."""
