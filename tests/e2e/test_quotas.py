@@ -137,7 +137,7 @@ def test_the_command_line_sets_lists_and_removes_quotas(place: Place) -> None:
     words = place.quota("remove", "producer_byte_rate", "--user", "alice", "--yes", code=ERROR)
     assert b"user alice has no quota producer_byte_rate" in words
     place.quota("set", "--user", "alice", "producer_byte_rate=-1", code=ExitCode.USAGE)
-    place.quota("set", "--user", "alice", "request_percentage=5", code=ExitCode.USAGE)
+    place.quota("set", "--ip", "10.1.2.3", "request_percentage=5", code=ExitCode.USAGE)
 
 
 @pytest.mark.feature("SE21")
@@ -148,6 +148,36 @@ def test_quotas_outlive_a_controller(place: Place) -> None:
     found = [one[3:] for one in place.quotas("--user-default")]
     assert found == [("consumer_byte_rate", 5.0), ("producer_byte_rate", 123_456.0)]
     place.quota("remove", "--user-default", "--yes")
+
+
+def ask_metadata(port: int, client_id: str, count: int) -> list[int]:
+    """Ask for the metadata (3, version 3) so often, one request after the other, and wait for no
+    throttle time. Return the throttle times in ms.
+    """
+    name, told = client_id.encode(), []
+    request = struct.pack(">hhih", 3, 3, 0, len(name)) + name + struct.pack(">i", -1)
+    with socket.create_connection((HOST, port), timeout=PATIENCE_S) as one:
+        for _ in range(count):
+            one.sendall(struct.pack(">i", len(request)) + request)
+            (size,) = struct.unpack(">i", one.recv(4, socket.MSG_WAITALL))
+            told.append(struct.unpack(">4xi", one.recv(size, socket.MSG_WAITALL)[:8])[0])
+    return told
+
+
+@pytest.mark.feature("SE20", "SE22")
+def test_a_client_that_floods_a_broker_is_held_to_its_share_of_the_time(place: Place) -> None:
+    port = place.cluster.layout.member("broker-1").ports["client"]
+    place.quota("set", "--client-id", "flood", "request_percentage=0.01")
+    began_s, told = time.monotonic(), list[int]()
+    while len([one for one in told if one]) < 3:
+        told += ask_metadata(port, "flood", 20)
+    # Whoever does not wait is muted: two whole throttle times, as only the last one may be cut.
+    assert time.monotonic() - began_s >= sum(sorted(told)[-3:-1]) / 1_000 * TOLERATED
+    assert 0 < max(told) <= 1_000
+    assert not any(ask_metadata(port, "other", 100))
+    assert place.throttled_s("request") > 0
+    place.quota("remove", "--client-id", "flood", "--yes")
+    assert not any(ask_metadata(port, "flood", 20))
 
 
 @pytest.mark.feature("SE20")

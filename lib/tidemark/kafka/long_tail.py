@@ -9,7 +9,13 @@ field is written as its default. A name that no version has is refused, so that 
 found.
 """
 
-from tidemark.kafka.messages import read_request, read_response, write_request, write_response
+from tidemark.kafka.messages import (
+    read_request,
+    read_response,
+    response_fields,
+    write_request,
+    write_response,
+)
 from tidemark.kafka.struct_codec import Struct, UnencodableError
 
 __all__ = [
@@ -17,6 +23,7 @@ __all__ = [
     "UnencodableError",
     "read_request",
     "read_response",
+    "response_fields",
     "write_request",
     "write_response",
 ]

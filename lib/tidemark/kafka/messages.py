@@ -45,6 +45,11 @@ def write_response(api_key: int, version: int, fields: Mapping[str, object] | St
     return _writer(api_key, version, "response")(fields)
 
 
+def response_fields(api_key: int) -> frozenset[str]:
+    """Return the names of the fields that responses of an API have, in any version."""
+    return frozenset(field.name for field in load_schema(api_key).response)
+
+
 @guarded
 def _read(api_key: int, version: int, direction: Direction, body: memoryview) -> Struct:
     elements_max = REQUEST_ELEMENTS_MAX if direction == "request" else RESPONSE_ELEMENTS_MAX

@@ -18,7 +18,7 @@ PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 """Bytes per second."""
 REQUEST_PERCENTAGE: Final = "request_percentage"
-"""Percent of the time of a broker's threads. Brokers do not enforce it yet, so it is refused."""
+"""Percent of the time of a broker's event loop (KIP-124)."""
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 """Partitions created and deleted, per second."""
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
@@ -34,7 +34,9 @@ DEFAULT: Final = ""
 NAME_CHARS_MAX: Final = 1_024
 """Longest name in an entity."""
 
-_CLIENT_KEYS: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE})
+_CLIENT_KEYS: Final = frozenset(
+    {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE}
+)
 _IP_KEYS: Final = frozenset({CONNECTION_CREATION_RATE})
 _WHOLE_MAX: Final = {
     PRODUCER_BYTE_RATE: 2**63 - 1,
@@ -120,11 +122,6 @@ def _normal_ip(name: str) -> str:
 
 def check_key(entity: QuotaEntity, key: str) -> None:
     """Raise INVALID_REQUEST for a key that the entity cannot have."""
-    if key == REQUEST_PERCENTAGE:
-        raise _invalid(
-            f"Quota {key} is not supported: brokers would not enforce it. Use"
-            f" {PRODUCER_BYTE_RATE} and {CONSUMER_BYTE_RATE}."
-        )
     if key not in (_CLIENT_KEYS if entity.ip is None else _IP_KEYS):
         raise _invalid(f"Invalid configuration key {key[:100]}")
 

@@ -9,6 +9,7 @@ share the entity of their quota. A kind without any quota costs one attribute te
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from tidemark.model.authorization import PROCESS
 from tidemark.model.ids import InstantMs
 from tidemark.model.quotas import (
     CONNECTION_CREATION_RATE,
@@ -16,6 +17,7 @@ from tidemark.model.quotas import (
     CONTROLLER_MUTATION_RATE,
     DEFAULT,
     PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
     ClientQuotas,
     QuotaEntity,
 )
@@ -30,6 +32,8 @@ EXPIRED_AT_ONCE: Final = 2
 """Idle rates dropped for each new one, so that those of clients that left do not stay."""
 THROTTLE_MS_MAX: Final = 3_600_000
 """Longest throttle time: it has 32 bits in an answer, and a quota may be a typing error."""
+
+PERCENT: Final = 100
 
 _MAPPED: Final = "::ffff:"
 """Prefix of an IPv4 address on a listener of IPv6."""
@@ -204,6 +208,37 @@ class RateQuota(_Kind[_RateSensor]):
         return None if quota is None else quota.bound * self._window.measured_ms / 1_000
 
 
+class RequestQuota(_Kind[_RateSensor]):
+    """Quota of the time that requests take on the event loop, in percent of it (KIP-124)."""
+
+    def __init__(self, window: QuotaWindow) -> None:
+        super().__init__(REQUEST_PERCENTAGE, _RateSensor, window)
+        self._throttle_ms_max = window.sample_ms
+
+    def in_force(self, client: Client) -> InForce | None:
+        """Return the quota of a client; the processes of the cluster have none."""
+        return None if client.principal == PROCESS else super().in_force(client)
+
+    def record(self, client: Client, seconds: float, now: InstantMs) -> int:
+        """Count time. Return the throttle time in ms."""
+        quota = self.in_force(client)
+        if quota is None:
+            return 0
+        rate = self._sensors.at(quota.shared_by, quota.bound, now).rate
+        rate.record(seconds * PERCENT, now)
+        return min(rate.throttle_ms(quota.bound, now), self._throttle_ms_max)
+
+    def throttle_ms(self, client: Client, seconds: float, now: InstantMs) -> int:
+        """Return the throttle time in ms with time that is not counted yet; at most a sample's, as
+        in Kafka: what a request takes cannot be known before.
+        """
+        quota = self.in_force(client)
+        if quota is None:
+            return 0
+        rate = self._sensors.at(quota.shared_by, quota.bound, now).rate
+        return min(rate.throttle_ms(quota.bound, now, seconds * PERCENT), self._throttle_ms_max)
+
+
 class MutationQuota(_Kind[_BucketSensor]):
     """Quota of mutations of the controller: partitions created and deleted (KIP-599)."""
 
@@ -270,10 +305,12 @@ class Quotas:
     ) -> None:
         self.produce = RateQuota(PRODUCER_BYTE_RATE, window)
         self.fetch = RateQuota(CONSUMER_BYTE_RATE, window)
+        self.requests = RequestQuota(window)
         self.mutations = MutationQuota(mutation_window)
         self.connections = ConnectionQuota(window)
 
     def configure(self, quotas: ClientQuotas) -> None:
         """Take the quotas of the cluster."""
-        for kind in (self.produce, self.fetch, self.mutations, self.connections):
+        kinds = (self.produce, self.fetch, self.requests, self.mutations, self.connections)
+        for kind in kinds:
             kind.configure(quotas)

@@ -17,9 +17,10 @@ from broker.shell.request_context import RequestContext
 
 PRODUCE: Final = "produce"
 FETCH: Final = "fetch"
+REQUEST: Final = "request"
 MUTATION: Final = "mutation"
 CONNECTION: Final = "connection"
-KINDS: Final = (PRODUCE, FETCH, MUTATION, CONNECTION)
+KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION, CONNECTION)
 
 
 @dataclass(slots=True)
@@ -34,10 +35,14 @@ class Throttling:
     """Quotas of clients on one broker."""
 
     def __init__(self, clock: Clock) -> None:
-        self._now_ms = clock.now_ms
+        self._now_ms, self._now_s = clock.now_ms, clock.precise_s
         self._quotas = Quotas()
-        self.limits_produce = self.limits_fetch = False
+        self.limits_produce = self.limits_fetch = self.limits_requests = False
         """False while no client has such a quota: hot paths look no further."""
+        self.tells_producers = False
+        """True if the answer to a produce request may have a throttle time."""
+        self.handling_since_s = 0.0
+        """Begin of the request that a handler works on, while requests are limited; 0: none."""
         self.counters: Mapping[str, ThrottleCounters] = {one: ThrottleCounters() for one in KINDS}
 
     def configure(self, quotas: ClientQuotas) -> None:
@@ -45,6 +50,8 @@ class Throttling:
         self._quotas.configure(quotas)
         self.limits_produce = self._quotas.produce.enabled
         self.limits_fetch = self._quotas.fetch.enabled
+        self.limits_requests = self._quotas.requests.enabled
+        self.tells_producers = self.limits_produce or self.limits_requests
 
     def produced(self, principal: str, client_id: str | None, size_bytes: int) -> int:
         """Count a produce request. Return the throttle time in ms."""
@@ -64,6 +71,22 @@ class Throttling:
         """
         largest = self._quotas.fetch.largest(Client(principal, client_id or ""))
         return size_bytes if largest is None else min(size_bytes, max(1, int(largest)))
+
+    def requested(self, principal: str, client_id: str | None, seconds: float) -> int:
+        """Count the time that a request took on the event loop. Return the throttle time in ms."""
+        client = Client(principal, client_id or "")
+        return self._noted(REQUEST, self._quotas.requests.record(client, seconds, self._now_ms()))
+
+    def request_ms(self, principal: str, client_id: str | None) -> int:
+        """Return the throttle time in ms of an answer: for the time of the client's requests, with
+        the one that a handler works on.
+        """
+        if not self.limits_requests:
+            return 0
+        since_s = self.handling_since_s
+        so_far_s = self._now_s() - since_s if since_s else 0.0
+        client = Client(principal, client_id or "")
+        return self._quotas.requests.throttle_ms(client, so_far_s, self._now_ms())
 
     def mutations(self, context: RequestContext, *, strict_from: int) -> "Mutations":
         """Return the account of one request that changes topics. From version ``strict_from`` on

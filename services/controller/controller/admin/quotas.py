@@ -13,6 +13,7 @@ from tidemark.model.quotas import (
     CONTROLLER_MUTATION_RATE,
     IP,
     PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
     USER,
     QuotaEntity,
     check_key,
@@ -27,6 +28,7 @@ from controller.admin.models import Input, Model
 KEYS: Final[Mapping[str, str]] = {
     PRODUCER_BYTE_RATE: "bytes a second from producers, at each broker",
     CONSUMER_BYTE_RATE: "bytes a second to consumers, at each broker",
+    REQUEST_PERCENTAGE: "percent of the time of each broker's event loop",
     CONTROLLER_MUTATION_RATE: "partitions created and deleted a second",
     CONNECTION_CREATION_RATE: "connections a second, of an IP address",
 }

@@ -7,6 +7,7 @@ from broker.core import client_quotas
 from broker.core.client_quotas import Client, InForce, Quotas, in_force
 from hypothesis import given
 from hypothesis import strategies as st
+from tidemark.model.authorization import PROCESS
 from tidemark.model.ids import InstantMs
 from tidemark.model.quotas import (
     CONNECTION_CREATION_RATE,
@@ -14,6 +15,8 @@ from tidemark.model.quotas import (
     CONTROLLER_MUTATION_RATE,
     DEFAULT,
     PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    ClientQuotas,
     QuotaEntity,
 )
 
@@ -41,10 +44,16 @@ def test_the_first_entity_of_the_list_is_in_force(limits: dict[QuotaEntity, floa
     assert in_force(limits, "alice", "bob") == expected
 
 
+def limited(limits: ClientQuotas) -> Quotas:
+    quotas = Quotas()
+    quotas.configure(limits)
+    return quotas
+
+
 def test_nothing_is_throttled_or_kept_by_default() -> None:
     quotas = Quotas()
-    kinds = (quotas.produce, quotas.fetch, quotas.mutations, quotas.connections)
-    assert not any(one.enabled for one in kinds)
+    kinds = (quotas.produce, quotas.fetch, quotas.requests, quotas.mutations)
+    assert not any(one.enabled for one in (*kinds, quotas.connections))
     assert quotas.produce.record(ALICE, 10**9, NOW) == 0
     assert quotas.connections.connected("127.0.0.1", NOW) == 0
     assert quotas.produce.sensor_count == 0
@@ -70,6 +79,23 @@ def test_a_changed_limit_keeps_what_was_used() -> None:
     quotas.configure({})
     assert quotas.fetch.largest(ALICE) is None
     assert not quotas.fetch.enabled
+
+
+def test_requests_are_limited_to_a_share_of_the_time_for_at_most_a_sample() -> None:
+    requests = limited({QuotaEntity("alice"): {REQUEST_PERCENTAGE: 1.0}}).requests
+    assert requests.record(ALICE, 0.1, NOW) == 0  # 10 % of a second: 1 % of ten seconds
+    assert requests.throttle_ms(ALICE, 0.005, NOW) == 500
+    assert requests.record(ALICE, 0.002, NOW) == 200
+    assert requests.record(ALICE, 5.0, NOW) == 1_000
+    assert requests.record(Client("User:bob", "app"), 5.0, NOW) == 0
+    assert requests.throttle_ms(ALICE, 0.0, InstantMs(NOW + 11_000)) == 0
+
+
+def test_the_processes_of_the_cluster_may_take_any_time() -> None:
+    requests = limited({QuotaEntity(DEFAULT): {REQUEST_PERCENTAGE: 1.0}}).requests
+    assert requests.record(Client(PROCESS, ""), 5.0, NOW) == 0
+    assert requests.throttle_ms(Client(PROCESS, ""), 5.0, NOW) == 0
+    assert requests.record(ALICE, 5.0, NOW) == 1_000
 
 
 def test_a_mutation_is_accepted_until_there_is_a_debt() -> None:

@@ -1,10 +1,11 @@
 from broker.shell.metrics.quotas import families
-from broker.shell.throttling import CONNECTION, FETCH, MUTATION, PRODUCE, Throttling
+from broker.shell.throttling import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST, Throttling
 from manual_clock import ManualClock
 from tidemark.model.quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
     QuotaEntity,
 )
 
@@ -33,6 +34,7 @@ def test_throttles_are_counted_by_kind() -> None:
     assert [(one.labels["quota"], one.value) for one in seconds.samples] == [
         (PRODUCE, 1.5),
         (FETCH, 0.0),
+        (REQUEST, 0.0),
         (MUTATION, 0.0),
         (CONNECTION, 0.0),
     ]
@@ -55,3 +57,19 @@ def test_connections_are_counted_by_address() -> None:
     assert waits == [0] * 10 + [1_000] * 2
     assert throttling.connected("10.0.0.2") == 0
     assert throttling.counters[CONNECTION].count == 2
+
+
+def test_an_answer_tells_of_the_time_that_its_request_took_so_far() -> None:
+    clock = ManualClock()
+    clock.advance(1)
+    throttling = Throttling(clock)
+    assert throttling.request_ms(ALICE, "app") == 0
+    throttling.configure({QuotaEntity("alice"): {REQUEST_PERCENTAGE: 1.0}})
+    assert (throttling.limits_requests, throttling.tells_producers) == (True, True)
+    throttling.handling_since_s = clock.precise_s()
+    clock.advance(105)
+    assert throttling.request_ms(ALICE, "app") == 500
+    throttling.handling_since_s = 0.0
+    assert throttling.request_ms(ALICE, "app") == 0
+    assert throttling.requested(ALICE, "app", 0.105) == 500
+    assert throttling.counters[REQUEST].total_ms == 500

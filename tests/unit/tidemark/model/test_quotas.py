@@ -72,12 +72,8 @@ def test_keys_that_do_not_fit_an_entity(entity: QuotaEntity, key: str) -> None:
     with pytest.raises(TidemarkError, match=f"Invalid configuration key {key}"):
         check_key(entity, key)
     check_key(BOTH, CONTROLLER_MUTATION_RATE)
+    check_key(BOTH, REQUEST_PERCENTAGE)
     check_key(HOME, CONNECTION_CREATION_RATE)
-
-
-def test_a_quota_that_nobody_enforces_is_refused() -> None:
-    with pytest.raises(TidemarkError, match="request_percentage is not supported"):
-        check_key(ALICE, REQUEST_PERCENTAGE)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +96,7 @@ def test_refused_values(key: str, value: float, message: str) -> None:
 def test_values_of_whole_numbers_are_rounded_and_others_kept() -> None:
     assert read_value(PRODUCER_BYTE_RATE, 1_000.0000001) == 1_000
     assert read_value(CONTROLLER_MUTATION_RATE, 0.25) == 0.25
+    assert read_value(REQUEST_PERCENTAGE, 0.5) == 0.5
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.listener.connection import Connection
 from broker.shell.request_context import Software
+from broker.shell.throttling import Throttling
 
 CLIENT_NAMED_FROM: Final = 3
 SUPPORTED: Final = (
@@ -42,6 +43,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(
+    quotas: Throttling,
     metadata: MetadataCache,
     finalized: Sequence[FinalizedFeature],
     connection: Connection,
@@ -73,6 +75,7 @@ def handle(
     response = ApiVersionsResponse(
         int(ErrorCode.NONE),
         table,
+        throttle_time_ms=quotas.request_ms(connection.requester.principal, header.client_id),
         supported_features=SUPPORTED,
         finalized_features_epoch=features_epoch(metadata.image.position),
         finalized_features=list(finalized),

@@ -135,7 +135,7 @@ def make_router(
             list_offsets.handle, facts, partitions.table, partitions.lookup
         ),
         ApiKey.METADATA: partial(metadata.handle, facts, cache, cluster.auto_creation),
-        ApiKey.API_VERSIONS: partial(api_versions.handle, cache, finalized),
+        ApiKey.API_VERSIONS: partial(api_versions.handle, facts.quotas, cache, finalized),
     }
     long_tail = {
         **topic_apis(facts, cache, cluster),
@@ -148,8 +148,9 @@ def make_router(
         **telemetry_apis(telemetry_receiver),
     }
     if isinstance(counters.times, SpannedTimes):
-        return TracedRouter(counters, hot, long_tail, spans=counters.times, metadata=cache)
-    return RequestRouter(counters, hot, long_tail)
+        spans = counters.times
+        return TracedRouter(counters, hot, long_tail, facts.quotas, spans=spans, metadata=cache)
+    return RequestRouter(counters, hot, long_tail, facts.quotas)
 
 
 def share_apis(

@@ -71,7 +71,8 @@ def handle(
                     timed.append((results, len(results), hosted, query.timestamp))
             results.append(_result(version, query.partition, found or FoundOffset()))
     if not timed:
-        connection.answer(header, write_list_offsets_response(version, topics))
+        throttle_ms = facts.quotas.request_ms(connection.requester.principal, header.client_id)
+        connection.answer(header, write_list_offsets_response(version, topics, throttle_ms))
         return
     reply = connection.later(header)
     committed = request.isolation_level == READ_COMMITTED
@@ -82,7 +83,8 @@ def handle(
                 hosted, timestamp, lane=connection, read_committed=committed
             )
             results[index] = _result(version, results[index].partition, found)
-        reply.send([write_list_offsets_response(version, topics)])
+        throttle_ms = facts.quotas.request_ms(connection.requester.principal, header.client_id)
+        reply.send([write_list_offsets_response(version, topics, throttle_ms)])
 
     connection.start(look_up())
 

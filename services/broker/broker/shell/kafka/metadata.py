@@ -94,6 +94,9 @@ def _answer(
             # Any live broker relays to the controller, this one as well as another.
             controller_id=facts.broker_id if facts.broker_id in reachable else -1,
             topics=topics,
+            throttle_time_ms=facts.quotas.request_ms(
+                connection.requester.principal, header.client_id
+            ),
             cluster_authorized_operations=operations,
         ),
     )

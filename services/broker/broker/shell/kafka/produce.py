@@ -60,7 +60,7 @@ def handle(
         connection.put_back(parts.parked.requests)
         return
     prefix_bytes = connection.produce_prefix_bytes
-    if prefix_bytes and len(body) > prefix_bytes and not parts.facts.quotas.limits_produce:
+    if prefix_bytes and len(body) > prefix_bytes and not parts.facts.quotas.tells_producers:
         known = connection.repeated_produces.get(bytes(body[:prefix_bytes]))
         if known is not None and known.version == header.api_version:
             records = produce_repeated.records_behind(body, prefix_bytes)
@@ -182,10 +182,11 @@ def _handle_request(
                 )
             )
     throttle_ms = 0
-    if parts.facts.quotas.limits_produce:
-        principal = connection.requester.principal
-        throttle_ms = parts.facts.quotas.produced(principal, header.client_id, size_bytes)
+    if parts.facts.quotas.tells_producers:
+        client = connection.requester.principal, header.client_id
+        throttle_ms = parts.facts.quotas.produced(*client, size_bytes)
         connection.mute(throttle_ms)
+        throttle_ms = max(throttle_ms, parts.facts.quotas.request_ms(*client))
     if produce is not None:
         produce.finish(throttle_ms)
     elif acks != 0:

@@ -91,6 +91,9 @@ def _answer(
             topics.setdefault(topic_id, []).append(result)
     return write_share_acknowledge_response(
         header.api_version,
+        throttle_time_ms=parts.facts.quotas.request_ms(
+            connection.requester.principal, header.client_id
+        ),
         lock_ms=parts.shares.config_of(request.group_id).record_lock_duration_ms,
         topics=list(topics.items()),
         node_endpoints=endpoints_of(parts, connection, leaders),

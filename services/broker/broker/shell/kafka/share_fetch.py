@@ -355,9 +355,9 @@ class ShareFetch:
 
     def _throttle(self, size_bytes: int) -> int:
         quotas = self._parts.facts.quotas
-        if not quotas.limits_fetch:
+        if not quotas.limits_fetch and not quotas.limits_requests:
             return 0
-        principal = self._connection.requester.principal
-        throttle_ms = quotas.fetched(principal, self._header.client_id, size_bytes)
+        client = self._connection.requester.principal, self._header.client_id
+        throttle_ms = quotas.fetched(*client, size_bytes)
         self._connection.mute(throttle_ms)
-        return throttle_ms
+        return max(throttle_ms, quotas.request_ms(*client))

@@ -86,6 +86,15 @@ class Reply:
             assert isinstance(throttle_ms, int)
             self._connection.mute(throttle_ms)
 
+    def mute_for(self, throttle_ms: int) -> None:
+        """Mute the connection for a throttle time."""
+        self._connection.mute(throttle_ms)
+
+    @property
+    def handling_s(self) -> float:
+        """Time from the request to the return of its handler."""
+        return self.handled_s - self._began_s
+
     def put(self, parts: list[Part]) -> None:
         """Answer at once, behind earlier answers that are not ready."""
         self._ready_s = self._connection.times.now_s()

@@ -8,6 +8,7 @@ answers UNKNOWN_SERVER_ERROR and is logged.
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from tidemark.kafka.apis import APIS, INTERNAL_APIS, ApiKey
@@ -21,8 +22,10 @@ from broker.shell.counters import BrokerCounters
 from broker.shell.listener import old_produce
 from broker.shell.listener.connection import Connection
 from broker.shell.listener.replies import Reply
+from broker.shell.listener.request_meter import RequestMeter
 from broker.shell.request_context import RequestContext
 from broker.shell.request_times import Origin
+from broker.shell.throttling import Throttling
 
 log = logging.getLogger(__name__)
 
@@ -71,12 +74,15 @@ class RequestRouter:
         counters: BrokerCounters,
         hot: Mapping[ApiKey, HotHandler],
         long_tail: Mapping[ApiKey, Handler],
+        quotas: Throttling,
     ) -> None:
         self._counters = counters
         self._hot: dict[int, HotHandler] = {int(key): handler for key, handler in hot.items()}
         self._long_tail: dict[int, Handler] = {int(key): one for key, one in long_tail.items()}
         self._requests = counters.requests
         self._times = counters.times
+        self._quotas = quotas
+        self._meter = RequestMeter(quotas, counters.times.now_s)
         both = self._hot.keys() & self._long_tail.keys()
         assert not both, f"two handlers for one API: {both}"
 
@@ -102,6 +108,8 @@ class RequestRouter:
             connection.frame_bytes = len(frame)
             hot = self._hot.get(api_key)
             if hot is not None:
+                if self._quotas.limits_requests:
+                    hot = partial(self._meter.handle, hot)
                 hot(connection, header, frame[header.body_position :])
                 waits = connection.unhandled
                 if waits is not None:
@@ -141,7 +149,10 @@ class RequestRouter:
         header, _, reply, context = asked
         with request_scope(context.request_id):
             try:
-                answer = await handler(request, context)
+                work = handler(request, context)
+                if self._quotas.limits_requests:
+                    work = self._meter.answer(work, header.api_key, context, reply)
+                answer = await work
                 reply.mute(answer)
                 body = write_response(header.api_key, header.api_version, answer)
             except TidemarkError as failure:

@@ -18,6 +18,7 @@ from broker.shell.counters import BrokerCounters
 from broker.shell.listener.connection import Connection
 from broker.shell.listener.request_router import Handler, HotHandler, RequestRouter
 from broker.shell.request_spans import SpannedTimes, Traced
+from broker.shell.throttling import Throttling
 
 BATCH_BYTES_MAX: Final = 64 * 1024
 """Size up to which a batch is looked into, before and after decompression: it is done on the event
@@ -36,11 +37,12 @@ class TracedRouter(RequestRouter):
         counters: BrokerCounters,
         hot: Mapping[ApiKey, HotHandler],
         long_tail: Mapping[ApiKey, Handler],
+        quotas: Throttling,
         *,
         spans: SpannedTimes,
         metadata: MetadataCache,
     ) -> None:
-        super().__init__(counters, hot, long_tail)
+        super().__init__(counters, hot, long_tail, quotas)
         self._metadata = metadata
         self._spans = spans
 

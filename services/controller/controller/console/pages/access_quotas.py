@@ -32,6 +32,7 @@ _KIND_TITLES: Final = {
 _TITLES: Final = {
     "producer_byte_rate": "From producers",
     "consumer_byte_rate": "To consumers",
+    "request_percentage": "Request time",
     "controller_mutation_rate": "Partitions changed",
     "connection_creation_rate": "New connections",
 }

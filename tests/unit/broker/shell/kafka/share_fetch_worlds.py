@@ -13,6 +13,7 @@ from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.headers import RequestHeader
 from tidemark.kafka.long_tail import read_response, write_request
 from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode
@@ -252,8 +253,8 @@ class Member:
         self.done = asyncio.Future()
         named = {"group_id": self.group, "member_id": self.name, "share_session_epoch": self.epoch}
         body = memoryview(write_request(key, self.version, {**named, **fields}))
-        header = SimpleNamespace(api_key=int(key), api_version=self.version, correlation_id=0)
-        self.world.handlers[key](cast("Any", self), cast("Any", header), body)
+        header = RequestHeader(int(key), self.version, 0, None, 0)
+        self.world.handlers[key](cast("Any", self), header, body)
         return self.done
 
     async def ask(self, key: ApiKey, fields: Any) -> Any:

@@ -31,7 +31,7 @@ def test_a_quota_belongs_to_somebody() -> None:
         (ALICE, "producer_byte_rate=much", "is not KEY=VALUE"),
         (ALICE, "producer_byte_rate=1.5", "fractional"),
         (ALICE, "rate=1", "Invalid configuration key rate"),
-        (ALICE, "request_percentage=5", "is not supported"),
+        (HOME, "request_percentage=5", "Invalid configuration key"),
         (HOME, "producer_byte_rate=1", "Invalid configuration key"),
     ],
 )
