@@ -31,9 +31,10 @@ def secured_cluster(
     txn_coordinators: int = 0,
     share_coordinators: int = 0,
     mutual: Mapping[str, str] | None = None,
+    everywhere: Mapping[str, str] | None = None,
 ) -> Iterator["Secured"]:
     """One broker, whose super user has no password yet. ``mutual``: options of a listener MUTUAL
-    with mutual TLS.
+    with mutual TLS; ``everywhere``: options of controller and broker.
     """
     layout = Layout.on_free_ports(
         directory,
@@ -56,7 +57,8 @@ def secured_cluster(
         keys["listeners"] += f",MUTUAL://{HOST}:{ports['MUTUAL']}"
         keys["listener.security.protocol.map"] += ",MUTUAL:SSL"
         keys |= {f"listener.name.mutual.{name}": value for name, value in mutual.items()}
-    cluster = Cluster(layout, overrides={"broker": keys})
+    both = everywhere or {}
+    cluster = Cluster(layout, overrides={"broker": {**keys, **both}, "controller": both})
     try:
         cluster.start(START_SECONDS)
         yield Secured(cluster, safe, ports.get("MUTUAL", 0))

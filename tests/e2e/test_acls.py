@@ -1,11 +1,13 @@
 """ACLs as Kafka's clients and the command line meet them."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import kafka
 import kafka.errors
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -21,6 +23,7 @@ from e2e.command_line import Cli
 from e2e.secured import MECHANISM, SUPER_USER, Secured, secured_cluster
 from tidemark.cli.dev.layout import HOST
 from tidemark.client import sync
+from tidemark.model.topics import AUDIT_LOG
 from tidemark.runtime.exit_codes import ExitCode
 from waiting import PATIENCE_S, wait_for
 
@@ -38,8 +41,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Secured]:
     mutual = {"ssl.client.auth": "required", "ssl.principal.mapping.rules": RULES}
+    audit = {"audit.sinks": "topic,log", "audit.interval.ms": "200"}
     with secured_cluster(
-        tmp_path_factory.mktemp("acls"), mutual=authority.server | mutual
+        tmp_path_factory.mktemp("acls"),
+        mutual=authority.server | mutual,
+        everywhere=audit,
     ) as world:
         world.add_users([SUPER_USER, "alice", "bob", "carol"])
         admin = AdminClient(settings(world, SUPER_USER))
@@ -139,20 +145,25 @@ def test_acls_are_described_and_deleted_by_filter(secured: Secured) -> None:
     assert admin.describe_acls(wanted).result(PATIENCE_S) == []
 
 
+def topics_seen(world: Secured, user: str) -> set[str]:
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=f"{HOST}:{world.safe}",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=MECHANISM,
+        sasl_plain_username=user,
+        sasl_plain_password=user,
+    )
+    seen: set[str] = consumer.topics()
+    consumer.close()
+    return seen
+
+
 @pytest.mark.feature("SE18")
 def test_kafka_python_sees_only_what_it_may_describe(secured: Secured) -> None:
     cli = Cli(secured.cluster)
     done = cli.run("acl", "add", "bob", "describe", "--topic", "orders-eu", *internal(secured))
     assert done.returncode == ExitCode.OK, done.stderr.decode()
-    consumer = kafka.KafkaConsumer(
-        bootstrap_servers=f"{HOST}:{secured.safe}",
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism=MECHANISM,
-        sasl_plain_username="bob",
-        sasl_plain_password="bob",
-    )
-    assert consumer.topics() == {"orders-eu"}
-    consumer.close()
+    assert topics_seen(secured, "bob") == {"orders-eu"}
 
 
 @pytest.mark.feature("SE15")
@@ -213,3 +224,91 @@ def test_a_certificate_without_a_rule_and_no_certificate_get_nowhere(
     for client in (by_certificate(secured, authority.client("Number 5")), without):
         cannot_connect(client)
     assert "no rule for 'CN=Number 5,OU=sales" in secured.cluster.log("broker-1")
+
+
+Event = dict[str, Any]
+
+
+def events_until(world: Secured, *wanted: Callable[[Event], bool]) -> list[Event]:
+    """What a client with the right to read has read of the audit log, up to the last wanted event:
+    processes write their events each for itself.
+    """
+    consumer = Consumer({**settings(world, SUPER_USER), "group.id": "auditors"})
+    consumer.assign([TopicPartition(AUDIT_LOG, 0, 0)])
+    events: list[Event] = []
+
+    def found() -> bool:
+        message = consumer.poll(0.5)
+        if message is not None and message.error() is None:
+            events.append(json.loads(message.value() or b""))
+        return all(any(map(one, events)) for one in wanted)
+
+    wait_for(found, "events in the audit log")
+    consumer.close()
+    return events
+
+
+def of(event: Event, user: str, name: str) -> bool:
+    """True for an event about a user and a resource."""
+    actor = event.get("actor", {}).get("user", {}).get("name")
+    return bool(actor == f"User:{user}" and event["resources"][0]["name"] == name)
+
+
+def is_login(event: Event, user: str) -> bool:
+    return event["class_uid"] == 3002 and bool(event["user"]["name"] == user)
+
+
+@pytest.mark.feature("SE23")
+def test_the_audit_log_has_who_tried_what_and_which_acl_decided(secured: Secured) -> None:
+    secured.add_users(["fred"])
+    admin = AdminClient(settings(secured, SUPER_USER))
+    wanted = [acl("fred", AclOperation.WRITE, "orders", ResourceType.TOPIC)]
+    for one in admin.create_acls(wanted).values():
+        one.result(PATIENCE_S)
+    producer = Producer(settings(secured, "fred"))
+    for _ in range(20):
+        producer.produce("orders-eu", b"a payload")
+        producer.flush(PATIENCE_S)
+    assert produce(secured, "fred", "secret") is not None
+    events = events_until(secured, lambda event: of(event, "fred", "secret"))
+    (denied, *_) = [one for one in events if of(one, "fred", "secret")]
+    assert (denied["class_uid"], denied["status_id"], denied["src_endpoint"]["ip"]) == (
+        (6003, 2, HOST)
+    )
+    writes = [one for one in events if of(one, "fred", "orders-eu")]
+    assert {one["api"]["operation"] for one in writes} == {"Write"}
+    assert sum(one["count"] for one in writes) >= 20
+    (decision,) = writes[0]["actor"]["authorizations"]
+    assert decision["policy"]["desc"] == "allow Write on Topic prefixed orders to User:fred from *"
+    assert not any("a payload" in json.dumps(one) for one in events)
+
+
+@pytest.mark.feature("SE23")
+def test_the_audit_log_has_logins_and_changes_and_nobody_may_write_it(secured: Secured) -> None:
+    secured.add_users(["gina"])
+    with secured.login("gina", "wrong"):
+        pass
+    assert produce(secured, "gina", "orders-eu") is not None
+    admin = AdminClient(settings(secured, SUPER_USER))
+    made = admin.create_topics([NewTopic("audited", 1, 1)])
+    made["audited"].result(PATIENCE_S)
+    refused = produce(secured, SUPER_USER, AUDIT_LOG)
+    assert refused is not None
+    assert refused.code() == KafkaError.TOPIC_EXCEPTION
+    events = events_until(
+        secured,
+        lambda one: of(one, SUPER_USER, "audited"),
+        lambda one: is_login(one, "gina") and one["status_id"] == 1,
+    )
+    logins = {
+        (one["status_id"], one["auth_protocol"], one["service"]["name"])
+        for one in events
+        if is_login(one, "gina")
+    }
+    assert logins == {(2, MECHANISM, "SAFE"), (1, MECHANISM, "SAFE")}
+    users = [one for one in events if one.get("api", {}).get("operation") == "AlterUsers"]
+    assert "gina" in {one["resources"][0]["name"] for one in users}
+    refused = produce(secured, "gina", AUDIT_LOG)
+    assert refused is not None
+    assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert "tidemark_audit_dropped_total 0.0" in secured.cluster.ops("broker-1", "/metrics")

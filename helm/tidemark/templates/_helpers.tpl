@@ -110,6 +110,7 @@ share-coordinator: {values: shareCoordinator, id: coordinator.id, grpc: 19290, p
   "default.replication.factor" $factor
   "min.insync.replicas" $minimum
   "offsets.topic.replication.factor" $factor
+  "audit.topic.replication.factor" $factor
   "transaction.state.log.replication.factor" $factor
   "transaction.state.log.min.isr" $minimum
   "share.coordinator.state.topic.replication.factor" $factor

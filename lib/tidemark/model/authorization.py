@@ -130,6 +130,12 @@ class Authorizer:
         assert operation in SUPPORTED_OPERATIONS[resource.resource_type], (operation, resource)
         return True
 
+    def sees(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
+        """Return the same for what the requester did not name: a list leaves out what it may not
+        see, and an audit does not have it as an attempt.
+        """
+        return self.authorize(requester, operation, resource)
+
     def authorize_any(
         self, requester: Requester, operation: Operation, resource_type: ResourceType
     ) -> bool:
@@ -143,10 +149,10 @@ class Authorizer:
         """Return KIP-430's mask as an int32: bit n is set if operation number n is allowed. As in
         Kafka, it is 0 for who may not describe the resource.
         """
-        if not self.authorize(requester, Operation.DESCRIBE, resource):
+        if not self.sees(requester, Operation.DESCRIBE, resource):
             return 0
         return sum(
             1 << operation
             for operation in SUPPORTED_OPERATIONS[resource.resource_type]
-            if self.authorize(requester, operation, resource)
+            if self.sees(requester, operation, resource)
         )

@@ -11,8 +11,12 @@ TOPIC_NAME_CHARS_MAX: Final = 249
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
-INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
-"""Topics with the state of groups and transactions. Brokers create them when they first need them.
+AUDIT_LOG: Final = "__audit_log"
+INTERNAL_TOPICS: Final = frozenset(
+    {CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, AUDIT_LOG}
+)
+"""Topics with the state of groups and transactions, and with audit events. Brokers create them when
+they first need them.
 As in Kafka, clients may create them earlier with other counts, and may read but not write them.
 """
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")

@@ -11,6 +11,7 @@ from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
 from tidemark.runtime.access.authorization_config import AuthorizationConfig
 from tidemark.runtime.service_config import Address, CommaList
 
+from broker.audit_config import BrokerAuditConfig
 from broker.coarse_times import CoarseTimesConfig
 from broker.coordination_config import CoordinationConfig
 from broker.core.batch_rules import BATCH_RECORDS_MAX
@@ -44,6 +45,7 @@ class BrokerConfig(
     ListenerSecurityConfig,
     ReadReplicaConfig,
     AuthorizationConfig,
+    BrokerAuditConfig,
 ):
     """A broker's configuration."""
 

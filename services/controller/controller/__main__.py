@@ -34,6 +34,7 @@ async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
     measure(node, metrics)
     measure_session(session, metrics)
     work = duties(config, node, clock, metrics) | initial_users(config.initial_users_file, node)
+    work |= node.audit.duties(lambda: admin.shared.image(), metrics)
     admin = AdminService(config, node, session, clock, work, GateMetrics(metrics))
     rest = HttpServer(
         make_application(admin, config, node, metrics),

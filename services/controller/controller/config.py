@@ -3,6 +3,7 @@
 from typing import Final, Self
 
 from pydantic import Field, model_validator
+from tidemark.runtime.audit.config import AuditConfig
 from tidemark.runtime.service_config import Address, CommaList, check_advertised
 
 from controller.rest_security_config import RestSecurityConfig
@@ -10,7 +11,7 @@ from controller.rest_security_config import RestSecurityConfig
 SERVICE: Final = "controller"
 
 
-class ControllerConfig(RestSecurityConfig):
+class ControllerConfig(RestSecurityConfig, AuditConfig):
     """All options of a controller, with unit, bounds, default and meaning."""
 
     controller_id: int = Field(

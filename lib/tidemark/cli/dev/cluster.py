@@ -295,6 +295,7 @@ class DevCluster:
         brokers = self.layout.shape.brokers
         return {
             "offsets.topic.replication.factor": min(3, brokers),
+            "audit.topic.replication.factor": min(3, brokers),
             "transaction.state.log.replication.factor": min(3, brokers),
             "transaction.state.log.min.isr": min(2, brokers),
             "share.coordinator.state.topic.replication.factor": min(3, brokers),

@@ -18,6 +18,7 @@ from tidemark.runtime.worker_pool import WorkerPool
 
 from broker.config import BrokerConfig
 from broker.listener_address import Listener
+from broker.shell.audit import make_writer, note_login
 from broker.shell.client_telemetry.receiver import ClientTelemetry
 from broker.shell.cluster.acl_updates import follow_acls
 from broker.shell.counters import BrokerCounters
@@ -123,6 +124,9 @@ class BrokerServer:
         )
         self.shares = self._make_shares(seams.channels)
         self.telemetry = self._make_telemetry()
+        self.audit = make_writer(
+            self.facts, self.metadata, self.cluster.internal_topics, seams.channels
+        )
         settings = BrokerSettings(self.facts, self.metadata)
         self.upkeep = build_upkeep(
             self.facts,
@@ -182,7 +186,8 @@ class BrokerServer:
             shares=self.shares,
             telemetry_receiver=self.telemetry,
         )
-        logins = Logins(config, self.metadata, self.facts.clock, self.counters)
+        notes = note_login(self.facts)
+        logins = Logins(config, self.metadata, self.facts.clock, self.counters, notes)
         return [
             KafkaListener(
                 listener,
@@ -195,6 +200,7 @@ class BrokerServer:
                 on_unreadable=self.partitions.disks.read_failed,
                 on_gone=self._connection_lost,
                 quotas=self.facts.quotas,
+                note_login=notes,
                 tls=_tls(config, listener),
             )
             for listener in config.parsed_listeners()
@@ -229,6 +235,7 @@ class BrokerServer:
             connections=lambda: {one.name: one.connection_count for one in self.listeners},
             config=self.config,
             telemetry=self.telemetry,
+            audit=self.audit,
         )
 
     async def open(self) -> tuple[Endpoint, ...]:
@@ -271,6 +278,8 @@ class BrokerServer:
                 tasks.create_task(self.replication.isr_sender.run(), name="isr-sender"),
                 tasks.create_task(self.shares.partitions.run(), name="shares"),
             ]
+            if self.audit is not None:
+                loops.append(tasks.create_task(self.audit.run(), name="audit"))
             groups = tasks.create_task(self.groups.coordinator.run(), name="groups")
             if self.transactions.verifier is not None:
                 verifying = self.transactions.verifier.run()
@@ -298,6 +307,8 @@ class BrokerServer:
             await asyncio.wait((*serving, following))
             for loop in loops:
                 loop.cancel()
+        if self.audit is not None:
+            await self.audit.finish()
 
     async def close(self) -> None:
         """After ``run``: end workers and threads, then close the logs cleanly."""

@@ -27,6 +27,7 @@ from controller.admin.idempotency import IdempotencyStore
 from controller.admin.image import ImageSource
 from controller.admin.operation_store import OperationStore
 from controller.admin.traffic_log import TrafficLog
+from controller.shell.audit import FULL
 from controller.shell.node import ControllerNode
 
 NOBODY: Final = Requester(ANONYMOUS, "")
@@ -121,7 +122,10 @@ class AdminContext:
 
     def require(self, operation: Operation, resource: Resource = CLUSTER) -> None:
         """Raise AdminError unless the caller may do ``operation`` to ``resource``."""
-        if not self.may(operation, resource):
+        allowed, requester = self.may(operation, resource), Requester(self.principal, "")
+        if not self.shared.node.audit.asked(requester, operation, resource, allowed=allowed):
+            raise try_again(FULL)
+        if not allowed:
             raise AdminError(
                 403,
                 FORBIDDEN,

@@ -10,12 +10,7 @@ from tidemark.kafka.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidemark.model.authorization import topic_resource
 from tidemark.model.ids import NO_BROKER
 from tidemark.model.metadata import ClusterImage, PartitionImage, TopicImage
-from tidemark.model.topics import (
-    CONSUMER_OFFSETS,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-    topic_id_text,
-)
+from tidemark.model.topics import INTERNAL_TOPICS, topic_id_text
 
 from controller.admin.broker_calls import by_leader
 from controller.admin.context import AdminContext
@@ -25,7 +20,6 @@ from controller.admin.models import ItemProblem, Model, PartitionName
 from controller.admin.paging import Page, page
 from controller.admin.per_image import PerTopic, sorted_names
 
-INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 READ_COMMITTED: Final = 1
 
 

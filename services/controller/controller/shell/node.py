@@ -64,6 +64,7 @@ from controller.core.inputs import (
 from controller.core.limits import Limits
 from controller.core.liveness import CoordinatorListing, LiveListing
 from controller.core.topics import TopicDefaults
+from controller.shell.audit import Audit
 from controller.shell.changes import ElectionStats, report
 from controller.shell.live_znodes import LiveZnodes
 from controller.shell.metadata_feed import FeedLimits, MetadataFeed
@@ -94,6 +95,7 @@ class ControllerNode:
         self._store_ops_max = store_ops_max
         self.controller_id = ControllerId(config.controller_id)
         self.authorizer = Authorizer()
+        self.audit = Audit(config, clock)
         self.feed = MetadataFeed(
             FeedLimits(config.feed_updates_queued_max, config.feed_subscribers_max), self
         )

@@ -20,12 +20,17 @@ class ControllerService:
 
     def __init__(self, node: ControllerNode) -> None:
         for rpc, handle in HANDLERS.items():
-            setattr(self, rpc, _bound(node, handle))
+            setattr(self, rpc, _bound(node, rpc, handle))
 
 
-def _bound(node: ControllerNode, handle: Handler) -> Callable[[Any, Context], Awaitable[Any]]:
+def _bound(
+    node: ControllerNode, rpc: str, handle: Handler
+) -> Callable[[Any, Context], Awaitable[Any]]:
     async def serve(request: Any, context: Context) -> Any:
-        return await handle(node, request, context)
+        def make() -> Awaitable[Any]:
+            return handle(node, request, context)
+
+        return await node.audit.change(rpc, request, context, make)
 
     return serve
 

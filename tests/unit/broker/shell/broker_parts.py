@@ -177,6 +177,7 @@ class BrokerParts:
             connections=dict,
             config=self.facts.config,
             telemetry=self.telemetry,
+            audit=None,
         )
 
 

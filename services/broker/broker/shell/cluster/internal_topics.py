@@ -1,4 +1,4 @@
-"""Creation of the coordinators' topics. The first broker that is asked for a coordinator creates
+"""Creation of internal topics. The first broker that is asked for a coordinator creates
 them, with the configured number of replicas or not yet (KIP-115).
 """
 
@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from tidemark.model.topics import (
+    AUDIT_LOG,
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields
 
@@ -69,6 +74,12 @@ def wanted_topics(config: BrokerConfig) -> dict[str, Wanted]:
                 _MINIMUM: str(config.transaction_state_log_min_isr),
                 "unclean.leader.election.enable": "false",
             },
+        ),
+        AUDIT_LOG: Wanted(
+            config.audit_topic_num_partitions,
+            config.audit_topic_replication_factor,
+            "audit.topic.replication.factor",
+            {"cleanup.policy": "delete", "retention.ms": str(config.audit_topic_retention_ms)},
         ),
         SHARE_GROUP_STATE: Wanted(
             config.share_coordinator_state_topic_num_partitions,

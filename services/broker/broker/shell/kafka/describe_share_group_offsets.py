@@ -118,7 +118,7 @@ class _Describing:
     def _rows(
         self, described: DescribedOffsets, lags: Lags, problems: Problems
     ) -> list[dict[str, object]]:
-        allowed = self._facts.authorizer.authorize
+        sees = self._facts.authorizer.sees
         return [
             {
                 "topic_name": topic.topic,
@@ -136,7 +136,7 @@ class _Describing:
                 ],
             }
             for topic in described.topics
-            if allowed(self._context.requester, Operation.DESCRIBE, topic_resource(topic.topic))
+            if sees(self._context.requester, Operation.DESCRIBE, topic_resource(topic.topic))
         ]
 
 

@@ -97,10 +97,11 @@ def _named(
     request without names is for all topics.
     """
     asked = {topic.name for topic in request.topics} or set(metadata.image.topics)
+    allowed = facts.authorizer.authorize if request.topics else facts.authorizer.sees
     may_see = {
         name
         for name in asked
-        if facts.authorizer.authorize(context.requester, Operation.DESCRIBE, topic_resource(name))
+        if allowed(context.requester, Operation.DESCRIBE, topic_resource(name))
     }
     return sorted(may_see), sorted(asked - may_see) if request.topics else []
 

@@ -35,7 +35,7 @@ def _row(facts: BrokerFacts, context: RequestContext, described: Described) -> d
     topics: dict[str, list[int]] = {}
     for topic, partition in described.partitions:
         topics.setdefault(topic, []).append(partition)
-    allowed = facts.authorizer.authorize
+    sees = facts.authorizer.sees
     return {
         "error_code": int(described.error_code),
         "transactional_id": described.transactional_id,
@@ -47,6 +47,6 @@ def _row(facts: BrokerFacts, context: RequestContext, described: Described) -> d
         "topics": [
             {"topic": topic, "partitions": partitions}
             for topic, partitions in topics.items()
-            if allowed(context.requester, Operation.DESCRIBE, topic_resource(topic))
+            if sees(context.requester, Operation.DESCRIBE, topic_resource(topic))
         ],
     }

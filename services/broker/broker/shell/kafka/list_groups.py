@@ -7,10 +7,11 @@ share-coordinators keep them: each group is in one answer.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
-from tidemark.model.authorization import CLUSTER, Operation
+from tidemark.model.authorization import CLUSTER, Operation, group_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.metadata_cache import MetadataCache
 
@@ -19,7 +20,7 @@ from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.groups.share_relay import ShareRelay
 from broker.shell.kafka.find_coordinator import coordinator_of_group
-from broker.shell.kafka.group_calls import Groups, may
+from broker.shell.kafka.group_calls import Groups
 from broker.shell.request_context import RequestContext
 
 SHARE_TYPE: Final = "share"
@@ -45,7 +46,8 @@ async def handle(
         for one in await _share_groups(relay, asked, context)
         if _is_ours(facts, metadata, one.group_id)
     )
-    sees_all = facts.authorizer.authorize(context.requester, Operation.DESCRIBE, CLUSTER)
+    sees = partial(facts.authorizer.sees, context.requester, Operation.DESCRIBE)
+    sees_all = sees(CLUSTER)
     return {
         "error_code": int(ErrorCode.NONE),
         "groups": [
@@ -56,7 +58,7 @@ async def handle(
                 "group_type": one.group_type,
             }
             for one in sorted(found)
-            if sees_all or may(facts, context, Operation.DESCRIBE, one.group_id)
+            if sees_all or sees(group_resource(one.group_id))
         ],
     }
 

@@ -6,14 +6,13 @@ Tools ask every broker and merge the answers, so that each id must be in one of 
 from __future__ import annotations
 
 from tidemark.kafka.long_tail import Struct
-from tidemark.model.authorization import Operation
+from tidemark.model.authorization import Operation, transactional_id_resource
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.cluster.live_brokers import LiveBrokers
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.find_coordinator import broker_of_transactional_id
-from broker.shell.kafka.txn_calls import may
 from broker.shell.request_context import RequestContext
 from broker.shell.transactions.txn_relay import ListingFilter, TxnRelay
 
@@ -45,7 +44,11 @@ async def handle(
             }
             for one in listed.transactions
             if _is_ours(facts, metadata, live, one.transactional_id)
-            and may(facts, context, Operation.DESCRIBE, one.transactional_id)
+            and facts.authorizer.sees(
+                context.requester,
+                Operation.DESCRIBE,
+                transactional_id_resource(one.transactional_id),
+            )
         ],
     }
 

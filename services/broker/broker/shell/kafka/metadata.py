@@ -77,7 +77,7 @@ def _answer(
     describe = _Describer(facts, metadata, connection.requester, request, reachable)
     if request.topics is None:
         topics = [
-            describe.topic(topic) for topic in image.topics.values() if describe.allowed(topic.name)
+            describe.topic(topic) for topic in image.topics.values() if describe.sees(topic.name)
         ]
     else:
         # As in Kafka, a topic is answered once: a request may name one with many partitions often.
@@ -118,6 +118,9 @@ class _Describer:
         self._requester = requester
         self._with_operations = request.include_topic_authorized_operations
         self._reachable = reachable
+
+    def sees(self, name: str) -> bool:
+        return self._authorizer.sees(self._requester, Operation.DESCRIBE, topic_resource(name))
 
     def allowed(self, name: str) -> bool:
         return self._authorizer.authorize(self._requester, Operation.DESCRIBE, topic_resource(name))

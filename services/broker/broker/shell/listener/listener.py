@@ -10,6 +10,7 @@ from typing import Any
 
 from tidemark.model.authorization import ANONYMOUS, MEMBER, Requester
 from tidemark.model.metadata import INTERNAL_LISTENER
+from tidemark.protocol.audit import Login, NoteLogin, no_note
 from tidemark.protocol.principal_mapping import NoPrincipalError, PrincipalMapper
 from tidemark.runtime.access.certificates import principal_of
 from tidemark.runtime.exit_codes import ExitCode
@@ -58,6 +59,7 @@ class KafkaListener:
         on_unreadable: Callable[[File, DiskError], None],
         on_gone: Callable[[Connection], None],
         quotas: Throttling,
+        note_login: NoteLogin = no_note,
         tls: ServerTls | None = None,
     ) -> None:
         """``on_unreadable`` is called for a file that could not be read while it was being sent,
@@ -71,6 +73,7 @@ class KafkaListener:
         self.parked = parked
         self._on_gone = on_gone
         self._quotas = quotas
+        self._note_login = note_login
         self.name = listener.name
         is_internal = listener.name == INTERNAL_LISTENER
         self.stranger = MEMBER if is_internal else Requester(ANONYMOUS, "")
@@ -209,10 +212,18 @@ class KafkaListener:
         """
         if self._mapper is None:
             return self.stranger.principal
+        host = peer.rpartition(":")[0]
         try:
-            return principal_of(transport.get_extra_info("ssl_object"), self._mapper)
+            principal = principal_of(transport.get_extra_info("ssl_object"), self._mapper)
+            user = principal.removeprefix("User:")
+            if principal != ANONYMOUS and not self._note_login(
+                Login(user, host, self.name, SSL, succeeded=True)
+            ):
+                return None
+            return principal
         except NoPrincipalError as problem:
             self.counters.logins_of(self.name).failed += 1
+            self._note_login(Login("", host, self.name, SSL, succeeded=False, reason=str(problem)))
             log.warning(
                 "login failed", extra=fields(listener=self.name, peer=peer, reason=str(problem))
             )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from tidemark.model.scram import MECHANISM_NAMES, UserCredentials
+from tidemark.protocol.audit import NoteLogin
 from tidemark.runtime.access.bearer_check import BearerCheck
 from tidemark.runtime.access.key_set import KeySetCache, fetch_from
 from tidemark.runtime.access.password_checks import PasswordChecks
@@ -26,8 +27,14 @@ class Logins:
     """Logins of all listeners of a broker."""
 
     def __init__(
-        self, config: BrokerConfig, metadata: MetadataCache, clock: Clock, counters: BrokerCounters
+        self,
+        config: BrokerConfig,
+        metadata: MetadataCache,
+        clock: Clock,
+        counters: BrokerCounters,
+        note_login: NoteLogin,
     ) -> None:
+        self._note_login = note_login
         self._config = config
         self._metadata = metadata
         self._clock = clock
@@ -59,6 +66,7 @@ class Logins:
             self._clock,
             self._counters,
             listener=listener.name,
+            note_login=self._note_login,
         )
 
     def _begin(self, tokens: BearerCheck | None, mechanism: str) -> Exchange:

@@ -13,6 +13,8 @@ from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.kafka.headers import MalformedRequestError, RequestHeader
 from tidemark.kafka.long_tail import read_request, write_response
 from tidemark.model.errors import ErrorCode
+from tidemark.protocol.audit import Login as Noted
+from tidemark.protocol.audit import NoteLogin
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.telemetry import fields
 
@@ -72,7 +74,9 @@ class SaslRouter:
         counters: BrokerCounters,
         *,
         listener: str,
+        note_login: NoteLogin,
     ) -> None:
+        self._note_login = note_login
         self._inner = inner
         self._rules = rules
         self._limits = limits
@@ -172,7 +176,9 @@ class SaslRouter:
             self._answer_late(client, place or _place(client), body)
             return
         # Before the answer: the next request may be taken as soon as it is sent.
-        self._note_success(client.connection, client.login)
+        if not self._note_success(client.connection, client.login):
+            client.connection.close("the login cannot be written to the audit log")
+            return
         if client.header is None:
             place = place or _place(client)
             place.put([len(answer.token).to_bytes(4, "big") + answer.token])
@@ -182,20 +188,32 @@ class SaslRouter:
         else:
             place.send([body])
 
-    def _note_success(self, connection: Connection, login: Login) -> None:
-        """Serve the connection as its user from now on, if this was the last token."""
+    def _note_success(self, connection: Connection, login: Login) -> bool:
+        """Serve the connection as its user from now on, if this was the last token. Returns False
+        if it must not be served.
+        """
         if login.is_pending:
-            return
+            return True
+        if not self._note_login(self._noted(connection, login, login.user or "")):
+            return False
         if login.repeated:
             self.counts.repeated += 1
         else:
             self.counts.succeeded += 1
             connection.requester = connection.requester._replace(principal=f"User:{login.user}")
             connection.frame_bytes_max = self._limits.frame_bytes_max_after
+        return True
+
+    def _noted(self, connection: Connection, login: Login, user: str, failure: str = "") -> Noted:
+        """Return a login as it is written down; ``failure`` is the reason of a failed one."""
+        succeeded, where = not failure, self._listener
+        return Noted(user, connection.address, where, login.mechanism, succeeded, failure)
 
     def _count_failure(self, client: "_Client", reason: str) -> None:
         """Count a refused client, and log it with its address, unless too many are."""
         self.counts.failed += 1
+        login = client.login
+        self._note_login(self._noted(client.connection, login, login.claimed, reason))
         now = self._clock.now_ms()
         if now - self._logged_since >= FAILURES_LOGGED_MS:
             self._logged_since, self._logged = now, 0

@@ -15,6 +15,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 from tidemark.kafka.apis import ApiKey
+from tidemark.runtime.audit.writer import AuditWriter
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.parked import Parked
@@ -66,6 +67,7 @@ class Measured:
     """Number of open connections by listener."""
     config: MetricsConfig
     telemetry: ClientTelemetry | None
+    audit: AuditWriter | None
 
 
 class BrokerCollector(Collector):
@@ -98,6 +100,8 @@ class BrokerCollector(Collector):
             yield from groups.families(measured.lag)
         if measured.telemetry is not None:
             yield from client_metrics.families(measured.telemetry)
+        if measured.audit is not None:
+            yield from measured.audit.collect()
 
     def _topics(self) -> Iterator[Metric]:
         counters = dict(self._measured.counters.topics)

@@ -1,11 +1,13 @@
-"""Appends of a coordinator to the topic that holds its state: fenced by the shard's owner epoch."""
+"""Appends of a coordinator to the topic that holds its state, fenced by the shard's owner epoch;
+and appends of audit events.
+"""
 
 from typing import Final
 
 from tidemark.codec.control_record import OwnerRecord, build_owner
 from tidemark.model.authorization import CLUSTER, Operation, Requester
 from tidemark.model.errors import ErrorCode
-from tidemark.model.topics import CONSUMER_OFFSETS
+from tidemark.model.topics import AUDIT_LOG, CONSUMER_OFFSETS
 
 from broker.core.partition import ACKS_ALL, Refusal
 from broker.shell.facts import BrokerFacts
@@ -27,7 +29,10 @@ def append_owned(
     requester: Requester,
 ) -> AppendOutcome:
     """Append batches of the shard's owner, or the record by which it becomes the owner."""
-    if command.owner_epoch <= 0 or hosted.topic_partition.topic == CONSUMER_OFFSETS:
+    is_audit = hosted.topic_partition.topic == AUDIT_LOG
+    if is_audit and command.owner_epoch <= 0:
+        return _append_audit(facts, appender, hosted, command, requester)
+    if is_audit or command.owner_epoch <= 0 or hosted.topic_partition.topic == CONSUMER_OFFSETS:
         return appender.refused(hosted, _NOT_FOR_CLIENTS)
     if not facts.authorizer.authorize(requester, Operation.CLUSTER_ACTION, CLUSTER):
         return appender.refused(hosted, _NOT_FOR_CLIENTS)
@@ -42,6 +47,25 @@ def append_owned(
     refused = hosted.partition.admission.owner_refused(command.owner_epoch)
     if refused is not None:
         return appender.refused(hosted, refused)
+    return appender.append(
+        hosted,
+        memoryview(bytearray(command.batches)),
+        acks=ACKS_ALL,
+        leader_epoch_expected=command.leader_epoch,
+        now_ms=facts.clock.wall_ms(),
+    )
+
+
+def _append_audit(
+    facts: BrokerFacts,
+    appender: PartitionAppender,
+    hosted: HostedPartition,
+    command: AppendCommand,
+    requester: Requester,
+) -> AppendOutcome:
+    """Append events of a process of the cluster."""
+    if not facts.authorizer.authorize(requester, Operation.CLUSTER_ACTION, CLUSTER):
+        return appender.refused(hosted, _NOT_FOR_CLIENTS)
     return appender.append(
         hosted,
         memoryview(bytearray(command.batches)),
