@@ -1,5 +1,6 @@
 """Kafka's clients that log in with SCRAM at a real broker, and those that should not get in."""
 
+import base64
 import contextlib
 import itertools
 import random
@@ -24,9 +25,16 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from confluent_kafka.cimpl import NewTopic
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from e2e.clusters import START_SECONDS, Cluster
 from e2e.command_line import Cli
 from e2e.identity_provider import IdentityProvider, TokenProvider, identity_provider
+from e2e.secrets_seen import shown
 from free_ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from tidemark.cli.dev.layout import HOST, Layout
@@ -43,6 +51,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 PASSWORD = "correct horse"
 FIRST_USER = "root"
+KEY_PASSWORD = "unlocks-the-key"
 REAUTH_MS = 2_000
 FUZZED = 500
 Settings = dict[str, str | int | float | bool]
@@ -116,7 +125,10 @@ def doors(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) 
     paths = {name: str(directory / file) for name, file in names.items()}
     authority.cert_pem.write_to_path(paths["ca"])
     issued.cert_chain_pems[0].write_to_path(paths["crt"])
-    issued.private_key_pem.write_to_path(paths["key"])
+    key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+    locked = BestAvailableEncryption(KEY_PASSWORD.encode())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked)
+    Path(paths["key"]).write_bytes(pem)
     layout = Layout.on_free_ports(directory / "cluster", brokers=1, controllers=1)
     own = layout.member("broker-1").ports
     ports = {"CLIENT": own["client"], "INTERNAL": own["internal"]}
@@ -126,6 +138,9 @@ def doors(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) 
         "listener.security.protocol.map": "SAFE:SASL_PLAINTEXT,TLS:SASL_SSL",
         "ssl.certificate.location": paths["crt"],
         "ssl.key.location": paths["key"],
+        "ssl.key.password": KEY_PASSWORD,
+        "audit.sinks": "log",
+        "audit.interval.ms": "200",
         "sasl.enabled.mechanisms": ",".join([*MECHANISMS, "PLAIN", "OAUTHBEARER"]),
         "sasl.oauthbearer.jwks.endpoint.url": provider.url,
         "sasl.oauthbearer.jwks.endpoint.allow.http": "true",
@@ -590,3 +605,34 @@ def test_a_listener_without_sasl_refuses_the_handshake(doors: Doors, door: str) 
     with Wire(doors.ports[door]) as wire:
         wire.send(ApiKey.SASL_HANDSHAKE, 1, text(MECHANISMS[0]))
         assert struct.unpack_from(">h", wire.answer(), 4) == (34,)
+
+
+# -- secrets
+
+
+@pytest.mark.feature("SE02", "SE24")
+def test_no_place_shows_a_secret(doors: Doors, provider: IdentityProvider, tmp_path: Path) -> None:
+    password, wrong, expired = "opens-all-doors", "opens-no-door", provider.token(exp=1)
+    user, token = doors.a_user(password), provider.token()
+    ways = [(mechanism, "TLS") for mechanism in (*MECHANISMS, "PLAIN")]
+    for mechanism, door in ways:
+        refused_with(doors.client(user, wrong, mechanism, door))
+        with sync.Producer(**native(doors.client(user, password, mechanism, door))) as producer:
+            assert producer.send("opened", b"value").partition == 0
+    bearer = native(doors.client("", "", "OAUTHBEARER", "TLS"))
+    with sync.Producer(**bearer, sasl_oauthbearer_token=lambda: token) as producer:
+        producer.send("opened", b"value")
+    refused = pytest.raises(AuthenticationError)
+    with sync.Admin(**bearer, sasl_oauthbearer_token=lambda: expired) as admin, refused:
+        admin.list_topics()
+    with socket.create_connection((HOST, doors.ports["SAFE"]), timeout=PATIENCE_S) as one:
+        one.sendall(struct.pack(">i", 60) + password.encode() * 4)  # no request at all
+        one.recv(1)
+    secrets = {
+        PASSWORD, password, wrong, KEY_PASSWORD, token, expired, token.rpartition(".")[2],
+        *(base64.b64encode(one.encode()).decode() for one in (password, wrong, KEY_PASSWORD)),
+    }  # fmt: skip
+    places = dict(shown(doors.cluster, tmp_path))
+    assert [(at, one) for at, text in places.items() for one in secrets if one in text] == []
+    kinds = {at.split()[0] for at, text in places.items() if user in text}
+    assert kinds >= {"log", "znode", "REST", "bundle"}, "these show users"

@@ -209,6 +209,11 @@ def config_keys(config_class: type[ServiceConfig]) -> list[ConfigKey]:
     ]
 
 
+def is_secret(field_name: str) -> bool:
+    """True if the value of a key is a secret, by its name."""
+    return field_name.endswith(("password", "secret"))
+
+
 def dotted(field_name: str) -> str:
     """Return a key in Kafka's spelling: ``num_partitions`` -> ``num.partitions``."""
     return field_name.replace("_", ".")
@@ -309,6 +314,13 @@ def _read_flags(argv: Sequence[str]) -> dict[str, _Setting]:
             if not words:
                 raise ConfigError([f"--{key} needs a value: --{key} VALUE"])
             value = words.pop(0)
+        if is_secret(_field_name(key)):
+            raise ConfigError(
+                [
+                    f"--{key} may not be an argument, which others can read in the list of"
+                    " processes: set it in the file or in the environment"
+                ]
+            )
         found[_field_name(key)] = _Setting(value, f"--{key}")
     return found
 
@@ -400,7 +412,9 @@ def _bad_values(
             problems.append(f"{dotted(name)} must be set: {accepts}")
             continue
         item = settings.get(name, _Setting(detail.get("input"), f"{dotted(name)}'s default"))
-        problems.append(f"{item.origin}: {item.value!r} is not valid; expected {accepts}")
+        hides = is_secret(name) or name == _OF_A_LISTENER
+        shown = "the value" if hides else repr(item.value)
+        problems.append(f"{item.origin}: {shown} is not valid; expected {accepts}")
     return problems
 
 

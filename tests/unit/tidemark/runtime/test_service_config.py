@@ -12,6 +12,7 @@ from tidemark.runtime.service_config import (
     ConfigError,
     HostPort,
     ServiceConfig,
+    TlsServiceConfig,
     config_keys,
     load,
     load_or_exit,
@@ -176,3 +177,18 @@ def test_any_text_is_an_address_or_a_value_error(text: str) -> None:
     except ValueError:
         return
     assert 0 <= address.port <= 65_535
+
+
+class SecretConfig(TlsServiceConfig):
+    shared_secret: str = Field(default="", max_length=3)
+
+
+@pytest.mark.feature("SE24")
+def test_a_secret_is_no_argument_and_in_no_message() -> None:
+    for words in (["--ssl.key.password", "pa55"], ["--listener.name.x.ssl.key.password=pa55"]):
+        with pytest.raises(ConfigError, match="may not be an argument") as refused:
+            load(SecretConfig, words, "X_", {})
+        assert "pa55" not in str(refused.value)
+    with pytest.raises(ConfigError, match="X_SHARED_SECRET in the environment: the value") as bad:
+        load(SecretConfig, [], "X_", {"X_SHARED_SECRET": "pa55"})
+    assert "pa55" not in str(bad.value)
