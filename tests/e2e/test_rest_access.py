@@ -48,7 +48,7 @@ def logs_in(secured: Secured, name: str, password: str) -> bool:
         return False
 
 
-@pytest.mark.feature("AD24")
+@pytest.mark.feature("AD24", "SE02")
 def test_a_user_logs_in_with_a_password_that_is_shown_nowhere(secured: Secured, api: Api) -> None:
     name = f"bob/{uuid.uuid4().hex}"
     of: dict[str, Any] = {"user_name": name}

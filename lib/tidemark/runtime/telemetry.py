@@ -23,6 +23,8 @@ REQUEST_ID: Final[ContextVar[str]] = ContextVar("tidemark_request_id", default="
 _FIELDS_ATTRIBUTE: Final = "tidemark_fields"
 # Their INFO describes their own work; the services log the consequences themselves.
 _NOISY_LOGGERS: Final = ("kazoo", "uvicorn", "grpc", "asyncio", "concurrent")
+_KAZOO: Final = "kazoo.client"
+_WITH_ZNODES: Final = ("Sending request", "Received response", "Received EVENT")
 
 
 def fields(**values: object) -> dict[str, object]:
@@ -106,6 +108,20 @@ def _as_word(value: object) -> str:
     return text if text and not any(char in ' "=\n' for char in text) else json.dumps(text)
 
 
+class WithoutZnodes(logging.Filter):
+    """Leaves requests and responses out of kazoo's messages, but for their kind: znodes have the
+    keys of users.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return True: the line stays."""
+        if isinstance(record.args, tuple) and record.msg.startswith(_WITH_ZNODES):
+            record.args = tuple(
+                one if isinstance(one, int | None) else type(one).__name__ for one in record.args
+            )
+        return True
+
+
 def configure_logging(
     service: str,
     *,
@@ -120,6 +136,8 @@ def configure_logging(
     root.handlers[:] = [handler]
     for name in _NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
+    kazoo = logging.getLogger(_KAZOO)
+    kazoo.filters = [WithoutZnodes()]
     logging.captureWarnings(capture=True)
     set_level(level)
 

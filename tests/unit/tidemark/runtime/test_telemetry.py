@@ -89,3 +89,16 @@ def test_the_level_changes_while_running() -> None:
 def test_a_level_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match="must be one of: DEBUG, INFO"):
         set_level("LOUD")
+
+
+@pytest.mark.feature("SE24")
+def test_what_is_in_znodes_is_not_logged_whatever_the_level() -> None:
+    stream = logged("text")
+    set_level("DEBUG", "kazoo")
+    data = (b'{"stored_key": "c2VjcmV0"}',)
+    kazoo = logging.getLogger("kazoo.client")
+    kazoo.debug("Sending request(xid=%s): %s", 7, data)
+    kazoo.debug("Received response(xid=%s): %r", 7, data)
+    set_level("WARNING", "kazoo")
+    assert "Sending request(xid=7): tuple" in stream.getvalue()
+    assert "c2VjcmV0" not in stream.getvalue()
