@@ -265,9 +265,10 @@ def test_the_audit_log_has_who_tried_what_and_which_acl_decided(secured: Secured
     wanted = [acl("fred", AclOperation.WRITE, "orders", ResourceType.TOPIC)]
     for one in admin.create_acls(wanted).values():
         one.result(PATIENCE_S)
+    admin.create_topics([NewTopic("orders-audited", 1, 1)])["orders-audited"].result(PATIENCE_S)
     producer = Producer(settings(secured, "fred"))
     for _ in range(20):
-        producer.produce("orders-eu", b"a payload")
+        producer.produce("orders-audited", b"a payload")
         producer.flush(PATIENCE_S)
     assert produce(secured, "fred", "secret") is not None
     events = events_until(secured, lambda event: of(event, "fred", "secret"))
@@ -275,7 +276,7 @@ def test_the_audit_log_has_who_tried_what_and_which_acl_decided(secured: Secured
     assert (denied["class_uid"], denied["status_id"], denied["src_endpoint"]["ip"]) == (
         (6003, 2, HOST)
     )
-    writes = [one for one in events if of(one, "fred", "orders-eu")]
+    writes = [one for one in events if of(one, "fred", "orders-audited")]
     assert {one["api"]["operation"] for one in writes} == {"Write"}
     assert sum(one["count"] for one in writes) >= 20
     (decision,) = writes[0]["actor"]["authorizations"]

@@ -158,6 +158,8 @@ class AuditTrail:
         """
         if requester.principal == PROCESS:
             return True
+        if len(resource.name) > NAME_CHARS_MAX:
+            resource = resource._replace(name=short(resource.name))
         key = (requester, operation, resource, decision.allowed)
         entry = self._entries.get(key)
         if entry is not None:

@@ -139,6 +139,7 @@ class AuditWriter:
         self._origin = origin
         self._clock = clock
         self._interval_s = interval_ms / 1_000
+        self._version = version()
         self._pending: list[Entry] = []
         self._done: dict[AuditSink, int] = {}
         self._dropped_said = 0
@@ -198,7 +199,7 @@ class AuditWriter:
             entry,
             cluster_id=self._origin.cluster_id(),
             node=self._origin.node,
-            version=version(),
+            version=self._version,
         )
         return json.dumps(event, separators=(",", ":"))
 
