@@ -53,10 +53,19 @@ class Reason(Enum):
     NO_ACL = "the resource has no ACL"
     NO_ACL_ALLOWED = "the resource has no ACL, and allow.everyone.if.no.acl.found is set"
     NO_MATCH = "no ACL of the resource applies"
+    ROLE = "allowed by a role"
+    NO_AUTHORIZER = "there is no authorizer"
 
 
 _ALLOWING: Final = frozenset(
-    {Reason.PROCESS, Reason.SUPER_USER, Reason.ALLOW, Reason.NO_ACL_ALLOWED}
+    {
+        Reason.PROCESS,
+        Reason.SUPER_USER,
+        Reason.ALLOW,
+        Reason.NO_ACL_ALLOWED,
+        Reason.ROLE,
+        Reason.NO_AUTHORIZER,
+    }
 )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from tidemark.model.acls import Acls
 from tidemark.model.authorization import Operation, Requester, Resource
-from tidemark.protocol.acl_authorizer import AclAuthorizer, AclPolicy, Reason
+from tidemark.protocol.acl_authorizer import AclAuthorizer, AclPolicy, Decision, Reason
 
 from controller.core.roles import Role, grants
 
@@ -28,14 +28,20 @@ class AccessRules:
 
     def allows(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
         """Return True if the requester may do ``operation`` to ``resource``."""
+        return self.decide(requester, operation, resource).allowed
+
+    def decide(self, requester: Requester, operation: Operation, resource: Resource) -> Decision:
+        """Return the decision for an operation on one resource."""
         if self._authorizer is None:
-            return True
+            return Decision(Reason.NO_AUTHORIZER)
         self._follow(self._authorizer)
         decision = self._authorizer.decide(requester, operation, resource)
         if decision.allowed or decision.reason is Reason.DENY:
-            return decision.allowed
+            return decision
         role = self._roles.get(requester.principal)
-        return role is not None and grants(role, operation, resource.resource_type)
+        if role is not None and grants(role, operation, resource.resource_type):
+            return Decision(Reason.ROLE)
+        return decision
 
     def _follow(self, authorizer: AclAuthorizer) -> None:
         """Take the entries of patterns that have changed."""

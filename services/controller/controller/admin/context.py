@@ -122,10 +122,10 @@ class AdminContext:
 
     def require(self, operation: Operation, resource: Resource = CLUSTER) -> None:
         """Raise AdminError unless the caller may do ``operation`` to ``resource``."""
-        allowed, requester = self.may(operation, resource), Requester(self.principal, "")
-        if not self.shared.node.audit.asked(requester, operation, resource, allowed=allowed):
+        decision = self.shared.access.decide(self.requester, operation, resource)
+        if not self.shared.node.audit.asked(self.requester, operation, resource, decision):
             raise try_again(FULL)
-        if not allowed:
+        if not decision.allowed:
             raise AdminError(
                 403,
                 FORBIDDEN,

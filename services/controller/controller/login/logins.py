@@ -19,6 +19,7 @@ from typing import Final
 from tidemark.model.authorization import ANONYMOUS
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.scram import UserCredentials
+from tidemark.protocol.audit import Login, NoteLogin, no_note
 from tidemark.protocol.bearer_tokens import BearerError
 from tidemark.protocol.principal_mapping import NoPrincipalError, PrincipalMapper
 from tidemark.runtime.access.bearer_check import BearerCheck
@@ -40,6 +41,7 @@ _KNOWN_MAX: Final = 1_000
 _CHECKS_PER_SECOND: Final = 20
 """Passwords and tokens of one address that are checked; a caller that is known costs none."""
 _NAME_CHARS_LOGGED_MAX: Final = 64
+_LISTENER: Final = "rest"
 _CHALLENGES: Final = {
     BASIC: 'Basic realm="Tidemark", charset="UTF-8"',
     BEARER: 'Bearer realm="Tidemark"',
@@ -77,7 +79,9 @@ class RestLogins:
         image: Callable[[], ClusterImage],
         clock: Clock,
         metrics: Metrics,
+        note_login: NoteLogin = no_note,
     ) -> None:
+        self._note_login = note_login
         self.mechanisms = config.rest_authentication_mechanisms
         self.has_tls = config.rest_tls is not None
         self.delay_s = config.rest_failed_authentication_delay_ms / 1_000
@@ -124,6 +128,7 @@ class RestLogins:
             found, _ = await self._tokens.check(value.strip())
         except BearerError as problem:
             raise RefusedLoginError(BEARER, str(problem)) from None
+        self._note_success(found.user, BEARER, host)
         return f"User:{found.user}"
 
     def of_certificate(self, connection: ssl.SSLObject | None) -> str | None:
@@ -142,6 +147,7 @@ class RestLogins:
         """Return if the password is the user's. Raises RefusedLoginError, TooManyLoginsError."""
         credentials = self._image().users.get(user, ())
         if self._known.has(user, password, credentials):
+            self._note_success(user, BASIC, host)
             return
         self._count_attempt(host)
         try:
@@ -149,6 +155,11 @@ class RestLogins:
         except WrongPasswordError as problem:
             raise RefusedLoginError(BASIC, str(problem), user) from None
         self._known.add(user, password, credentials)
+        self._note_success(user, BASIC, host)
+
+    def _note_success(self, user: str, mechanism: str, host: str) -> None:
+        if not self._note_login(Login(user, host, _LISTENER, mechanism, succeeded=True)):
+            raise RefusedLoginError(mechanism, "the audit log is full", user)
 
     def _count_attempt(self, host: str) -> None:
         if not self._attempts.take(host, self._clock.now_ms()):
@@ -157,10 +168,12 @@ class RestLogins:
     def count_failure(self, refusal: RefusedLoginError, host: str) -> None:
         """Count and log a refused login."""
         self._failed.at(refusal.mechanism).value += 1
+        failed = Login(refusal.claimed, host, _LISTENER, refusal.mechanism, succeeded=False)
+        self._note_login(failed._replace(reason=str(refusal)))
         log.warning(
             "login failed",
             extra=fields(
-                listener="rest",
+                listener=_LISTENER,
                 peer=host,
                 user=ascii(refusal.claimed[:_NAME_CHARS_LOGGED_MAX]),
                 mechanism=refusal.mechanism,

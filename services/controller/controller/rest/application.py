@@ -89,7 +89,7 @@ def make_application(
     """Return the application: REST, the console, and the paths for operators, as /metrics."""
     ops = OpsApplication(metrics.registry, ready=node.problem, live=lambda: None)
     clock = Clock()
-    logins = RestLogins(config, admin.image, clock, metrics)
+    logins = RestLogins(config, admin.image, clock, metrics, node.audit.login)
     console = Console(admin.context, ops, logins)
     served = Authentication(Dispatch(make_rest(admin, config, clock), console), logins)
     return HostCheck(served, allowed_hosts(config), OPS_PATHS)

@@ -6,8 +6,8 @@ from typing import Any
 import grpc
 from tidemark.model.authorization import Operation, Requester, Resource
 from tidemark.model.metadata import ClusterImage
-from tidemark.protocol.acl_authorizer import Decision, Reason
-from tidemark.protocol.audit import AuditTrail, Changes
+from tidemark.protocol.acl_authorizer import Decision
+from tidemark.protocol.audit import AuditTrail, Changes, Login
 from tidemark.runtime.audit.config import LOG, TOPIC
 from tidemark.runtime.audit.writer import AuditSink, AuditWriter, LogSink, Origin, TopicSink
 from tidemark.runtime.channel_pool import ChannelPool
@@ -45,15 +45,16 @@ class Audit:
                 trail.note(Changes(requester, rpc, kind, name, error), now_ms)
         return response
 
+    def login(self, login: Login) -> bool:
+        """Note a login to REST or the console; returns False if it must not happen."""
+        return self.trail is None or self.trail.note(login, self._clock.wall_ms())
+
     def asked(
-        self, requester: Requester, operation: Operation, resource: Resource, *, allowed: bool
+        self, requester: Requester, operation: Operation, resource: Resource, decision: Decision
     ) -> bool:
-        """Note a decision of REST or the console; returns False if it must not happen. This is the
-        one call that an authentication of REST needs, with the principal and the address.
-        """
+        """Note a decision of REST or the console; returns False if it must not happen."""
         if self.trail is None:
             return True
-        decision = Decision(Reason.ALLOW if allowed else Reason.NO_MATCH)
         now_ms = self._clock.wall_ms()
         return self.trail.decided(requester, operation, resource, decision, now_ms)
 
