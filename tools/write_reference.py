@@ -31,6 +31,7 @@ from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.model.config_values import INT_MAX, LONG_MAX, LONG_MIN, ConfigKind, InvalidConfigError
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS
+from tidemark.runtime.audit.config import LOG
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.exit_codes import MEANING
@@ -261,7 +262,7 @@ def a_broker() -> BrokerServer:
         controller = ControllerClient(endpoints=[_NOWHERE])
         seams = machine_seams(ZkSession(_NOWHERE), controller)
         unstarted = replace(seams, make_threads=ThreadPoolExecutor)
-        return BrokerServer(BrokerConfig(broker_id=0), (), unstarted)
+        return BrokerServer(BrokerConfig(broker_id=0, audit_sinks=(LOG,)), (), unstarted)
 
     return asyncio.run(on_a_loop())
 
@@ -284,8 +285,10 @@ def broker_registry() -> CollectorRegistry:
 def controller_registry() -> CollectorRegistry:
     """What a controller measures."""
     shown = metrics_of("controller")
-    node = ControllerNode(ControllerConfig(controller_id=0), ZkSession(_NOWHERE), Clock())
+    config = ControllerConfig(controller_id=0, audit_sinks=(LOG,))
+    node = ControllerNode(config, ZkSession(_NOWHERE), Clock())
     measure(node, shown)
+    node.audit.duties(lambda: None, shown)
     WatchMetrics(shown, lambda: 0)
     GateMetrics(shown)
     failed_logins(shown)
