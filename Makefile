@@ -12,6 +12,7 @@ MINUTES ?=
 TIMES ?=
 BURN ?=
 INPUT ?=
+SECURE ?=
 FRAMES ?=
 FAULTS ?=
 S ?=
@@ -82,8 +83,8 @@ else
 	$(BIN)/pytest -q tests/chaos
 endif
 
-up: setup ## start the development cluster on loopback and wait until it is healthy
-	$(BIN)/tidemark dev up $(ARGS)
+up: setup ## start the development cluster on loopback and wait until it is healthy; SECURE=1: with logins, TLS and ACLs
+	$(BIN)/tidemark dev up $(if $(SECURE),--secure) $(ARGS)
 
 down: setup ## stop the development cluster cleanly
 	$(BIN)/tidemark dev down $(ARGS)

@@ -1,4 +1,5 @@
-"""Every Kafka client we have, behind one small face: write these messages, read that topic.
+"""Every Kafka client we have, behind one small face: write these messages, read that topic; without
+a login, or with one over TLS.
 
 A client that cannot say something (kcat has one set of headers a run) does as many runs as it
 needs. What a broker refuses is raised as `WriteRefused` with the client's own words.
@@ -6,7 +7,9 @@ needs. What a broker refuses is raised as `WriteRefused` with the client's own w
 
 import asyncio
 import itertools
+import random
 import shutil
+import ssl
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -55,6 +58,51 @@ class WriteRefused(Exception):  # noqa: N818 - an outcome that tests ask for
     """A message was not acknowledged; the text is the client's."""
 
 
+class Login(NamedTuple):
+    """How to log in over TLS."""
+
+    user: str
+    password: str
+    ca: str
+    """PEM file of the authority."""
+
+    @property
+    def librdkafka(self) -> dict[str, str]:
+        """For every librdkafka: those before 2.6.1 send a wrong nonce with SCRAM."""
+        return {
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": self.user,
+            "sasl.password": self.password,
+            "ssl.ca.location": self.ca,
+        }
+
+    @property
+    def kafka_python(self) -> dict[str, Any]:
+        return {
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "SCRAM-SHA-512",
+            "sasl_plain_username": self.user,
+            "sasl_plain_password": self.password,
+            "ssl_cafile": self.ca,
+        }
+
+    @property
+    def aiokafka(self) -> dict[str, Any]:
+        context = ssl.create_default_context(cafile=self.ca)
+        settings = {name: value for name, value in self.kafka_python.items() if "ssl_" not in name}
+        return {**settings, "ssl_context": context}
+
+    @property
+    def tidemark(self) -> dict[str, Any]:
+        return {
+            "security_protocol": "SASL_SSL",
+            "sasl_username": self.user,
+            "sasl_password": self.password,
+            "ssl_ca_location": self.ca,
+        }
+
+
 class Client(Protocol):
     """One client library or tool."""
 
@@ -91,6 +139,9 @@ class _KafkaAddressed:
     codecs: ClassVar[tuple[str, ...]] = CODECS
     writes_empty_records: ClassVar[bool] = False
     writes_null_headers: ClassVar[bool] = True
+
+    def __init__(self, login: Login | None = None) -> None:
+        self.login = login
 
     def bootstrap(self, cluster: Cluster) -> str:
         return cluster.bootstrap
@@ -132,6 +183,7 @@ class Confluent(_KafkaAddressed):
                 "message.max.bytes": BIG,
                 "partitioner": "murmur2_random",
                 "linger.ms": linger_ms,
+                **(self.login.librdkafka if self.login else {}),
             }
         )
         problems: list[confluent_kafka.KafkaError] = []
@@ -161,6 +213,7 @@ class Confluent(_KafkaAddressed):
                 "enable.auto.commit": False,
                 "check.crcs": True,
                 "fetch.wait.max.ms": 100,
+                **(self.login.librdkafka if self.login else {}),
             }
         )
         try:
@@ -217,6 +270,7 @@ class KafkaPython(_KafkaAddressed):
             enable_idempotence=acks == -1,
             max_request_size=BIG,
             linger_ms=linger_ms,
+            **(self.login.kafka_python if self.login else {}),
         )
         try:
             sent = [
@@ -238,7 +292,10 @@ class KafkaPython(_KafkaAddressed):
 
     def read(self, bootstrap: str, topic: str, counts: Mapping[int, int]) -> list[Received]:
         consumer = kafka.KafkaConsumer(
-            bootstrap_servers=bootstrap.split(","), group_id=None, enable_auto_commit=False
+            bootstrap_servers=bootstrap.split(","),
+            group_id=None,
+            enable_auto_commit=False,
+            **(self.login.kafka_python if self.login else {}),
         )
         try:
             partitions = [kafka.TopicPartition(topic, one) for one in counts]
@@ -291,6 +348,7 @@ class Aiokafka(_KafkaAddressed):
                 enable_idempotence=acks == -1,
                 max_request_size=BIG,
                 linger_ms=linger_ms,
+                **(self.login.aiokafka if self.login else {}),
             )
             await producer.start()
             try:
@@ -316,7 +374,10 @@ class Aiokafka(_KafkaAddressed):
     def read(self, bootstrap: str, topic: str, counts: Mapping[int, int]) -> list[Received]:
         async def read() -> list[Received]:
             consumer = aiokafka.AIOKafkaConsumer(
-                bootstrap_servers=bootstrap.split(","), group_id=None, enable_auto_commit=False
+                bootstrap_servers=bootstrap.split(","),
+                group_id=None,
+                enable_auto_commit=False,
+                **(self.login.aiokafka if self.login else {}),
             )
             await consumer.start()
             try:
@@ -404,8 +465,9 @@ class Kcat(_KafkaAddressed):
             f"{name}={'NULL' if value is None else value.decode()}" for name, value in headers
         )
 
-    @staticmethod
-    def _kcat(bootstrap: str, argv: list[str], data: bytes) -> bytes:
+    def _kcat(self, bootstrap: str, argv: list[str], data: bytes) -> bytes:
+        for name, value in (self.login.librdkafka if self.login else {}).items():
+            argv += ["-X", f"{name}={value}"]
         done = subprocess.run(
             ["kcat", "-b", bootstrap, *argv], input=data, capture_output=True, timeout=PATIENCE_S
         )
@@ -423,6 +485,9 @@ class Tidemark:
     writes_empty_records: ClassVar[bool] = True
     writes_null_headers: ClassVar[bool] = True
     transport: ClassVar = "kafka"
+
+    def __init__(self, login: Login | None = None) -> None:
+        self.login = login
 
     def bootstrap(self, cluster: Cluster) -> str:
         return cluster.bootstrap
@@ -446,6 +511,7 @@ class Tidemark:
             "acks": acks,
             "max_request_size": BIG,
             "linger_ms": linger_ms,
+            **(self.login.tidemark if self.login else {}),
         }
         try:
             with sync.Producer(bootstrap, **settings) as producer:
@@ -465,7 +531,11 @@ class Tidemark:
             raise WriteRefused(f"{type(problem).__name__}: {problem}") from None
 
     def read(self, bootstrap: str, topic: str, counts: Mapping[int, int]) -> list[Received]:
-        settings: dict[str, Any] = {"transport": self.transport, "auto_offset_reset": "earliest"}
+        settings: dict[str, Any] = {
+            "transport": self.transport,
+            "auto_offset_reset": "earliest",
+            **(self.login.tidemark if self.login else {}),
+        }
         with sync.Consumer(bootstrap, **settings) as consumer:
             consumer.assign([(topic, one) for one in counts])
             found: list[Received] = []
@@ -500,6 +570,44 @@ _ALL: tuple[Client, ...] = (
 )
 CLIENTS = {client.name: client for client in _ALL}
 KAFKA_CLIENTS = tuple(name for name in CLIENTS if name != TidemarkGrpc.name)
+
+
+def logged_in(login: Login) -> dict[str, Client]:
+    """Every client over Kafka's protocol, with a login."""
+    every: tuple[Client, ...] = (
+        Confluent(login),
+        KafkaPython(login),
+        Aiokafka(login),
+        Kcat(login),
+        Tidemark(login),
+    )
+    return {client.name: client for client in every if is_installed(client.name)}
+
+
+def sample(client: Client, partition: int) -> list[Message]:
+    """Everything that a record may be: null, empty, one byte, binary, large, with headers."""
+    noise = random.Random(partition)
+    one_of_each = [
+        Message(b"key", b"value"),
+        Message(None, b"no key"),
+        Message(b"tombstone", None),
+        Message(None, None),
+        Message(b"empty value", b""),
+        Message(b"k", b"1"),
+        Message(bytes(range(256)), bytes(range(256))),
+        Message(b"noise", noise.randbytes(100_000)),
+        Message(b"same", b"s" * 300_000),
+        Message("ключ".encode(), "значение".encode()),
+        Message(b"h", b"headers", (("a", b"1"), ("a", b"2"), ("é", b"\xc3\xa9"))),
+    ]
+    if client.writes_null_headers:
+        one_of_each.append(Message(b"h", b"null header", (("a", b""), ("none", None))))
+    many = [Message(b"k%d" % number, b"value %d" % number) for number in range(40)]
+    return [
+        message._replace(partition=partition)
+        for message in one_of_each + many
+        if client.writes_empty_records or (message.key, message.value) != (None, None)
+    ]
 
 
 def is_installed(name: str) -> bool:

@@ -1,7 +1,6 @@
 """Unmodified Kafka clients against real brokers: what one writes, every other reads unchanged."""
 
 import gc
-import random
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -11,11 +10,11 @@ from e2e.client_matrix import (
     CLIENTS,
     CODECS,
     KAFKA_CLIENTS,
-    Client,
     Message,
     WriteRefused,
     installed,
     is_installed,
+    sample,
 )
 from e2e.clusters import Cluster, StartCluster
 from e2e.wire import (
@@ -47,32 +46,6 @@ EVERY_CLIENT = tuple(CLIENTS)
 INSTALLED = tuple(name for name in CLIENTS if is_installed(name))
 DEFAULT_BYTES_MAX = 1_048_588  # Kafka's default of max.message.bytes
 TOO_LARGE = r"(?i)message_?size_?too_?large|message_too_large|message size too large"
-
-
-def sample(client: Client, partition: int) -> list[Message]:
-    """Everything that a record may be: null, empty, one byte, binary, large, with headers."""
-    noise = random.Random(partition)
-    one_of_each = [
-        Message(b"key", b"value"),
-        Message(None, b"no key"),
-        Message(b"tombstone", None),
-        Message(None, None),
-        Message(b"empty value", b""),
-        Message(b"k", b"1"),
-        Message(bytes(range(256)), bytes(range(256))),
-        Message(b"noise", noise.randbytes(100_000)),
-        Message(b"same", b"s" * 300_000),
-        Message("ключ".encode(), "значение".encode()),
-        Message(b"h", b"headers", (("a", b"1"), ("a", b"2"), ("é", b"\xc3\xa9"))),
-    ]
-    if client.writes_null_headers:
-        one_of_each.append(Message(b"h", b"null header", (("a", b""), ("none", None))))
-    many = [Message(b"k%d" % number, b"value %d" % number) for number in range(40)]
-    return [
-        message._replace(partition=partition)
-        for message in one_of_each + many
-        if client.writes_empty_records or (message.key, message.value) != (None, None)
-    ]
 
 
 WrittenBy = Callable[[str], str]

@@ -44,7 +44,7 @@ async def _opened(kind: type[AnyAdmin], bootstrap: str) -> AsyncIterator[AnyAdmi
         default_api_timeout_ms=timeout_ms,
         request_timeout_ms=min(30_000, timeout_ms),
         connections_setup_timeout_ms=min(10_000, timeout_ms),
-        **security(),
+        **security(bootstrap),
     )
     async with client as admin:
         try:

@@ -16,7 +16,8 @@ FILE_VARIABLE: Final = "TIDEMARK_PROFILES"
 """Environment variable that names the file of profiles."""
 SECRETS: Final = frozenset({"sasl.password", "ssl.key.password"})
 """Settings that are never shown, and that only the owner of the file may be able to read."""
-_FORMAT: Final = 1
+FORMAT: Final = 1
+"""Version of the file's format."""
 _OTHERS: Final = 0o077
 
 
@@ -77,7 +78,7 @@ def read_profiles() -> Profiles:
     path = path_of_profiles()
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != _FORMAT:
+        if content["format"] != FORMAT:
             raise ValueError(f"its format is {content['format']}, written by a newer release")
         stored = {
             str(name): {str(key): str(value) for key, value in values.items()}
@@ -118,7 +119,7 @@ def _check_secrets(path: Path, stored: Mapping[str, Mapping[str, str]]) -> None:
 def write_profiles(stored: Profiles) -> None:
     """Replace the whole file; only its owner may read it. Raises CommandError."""
     path = path_of_profiles()
-    content = {"format": _FORMAT, "current": stored.current, "profiles": stored.profiles}
+    content = {"format": FORMAT, "current": stored.current, "profiles": stored.profiles}
     scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

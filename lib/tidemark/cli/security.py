@@ -24,13 +24,15 @@ _PASSWORD_FILE: Final = "sasl.password.file"
 _TOKEN_FILE: Final = "sasl.oauthbearer.token.file"
 
 
-def security() -> dict[str, Any]:
-    """Return the clients' settings of TLS and login. Raises CommandError."""
-    found = {name: settings.look_up(name).value for name in _TAKEN_AS_THEY_ARE}
+def security(bootstrap: str | None = None) -> dict[str, Any]:
+    """Return the settings of TLS and login of a client of these addresses, by default those of the
+    setting. Raises CommandError.
+    """
+    found = {name: settings.look_up(name, bootstrap).value for name in _TAKEN_AS_THEY_ARE}
     given: dict[str, Any] = {
         name.replace(".", "_"): value for name, value in found.items() if value is not None
     }
-    if (file := settings.look_up(_PASSWORD_FILE).value) is not None:
+    if (file := settings.look_up(_PASSWORD_FILE, bootstrap).value) is not None:
         if "sasl_password" in given:
             raise CommandError(
                 f"sasl.password and {_PASSWORD_FILE} are both set",
@@ -44,6 +46,6 @@ def security() -> dict[str, Any]:
     return given
 
 
-def security_over(client: Mapping[str, Any]) -> dict[str, Any]:
+def security_over(client: Mapping[str, Any], bootstrap: str | None = None) -> dict[str, Any]:
     """Return a client's settings with those of TLS and login: not over gRPC, which has none."""
-    return {**client, **({} if client.get("transport") == "grpc" else security())}
+    return {**client, **({} if client.get("transport") == "grpc" else security(bootstrap))}

@@ -1,7 +1,8 @@
 """Settings of the command line, and where each value comes from.
 
 In this order: an option of the command, ``-X key=value``, an environment variable, the profile, the
-embedded cluster of this directory, the default.
+embedded cluster of this directory, the default. From the embedded cluster come addresses and, if
+it is secure, the login for commands that go to these addresses.
 """
 
 import difflib
@@ -10,11 +11,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidemark.cli import profiles
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from tidemark.cli.dev.layout import Layout
 
 EMBEDDED: Final = ".tidemark"
 _ADDRESSES: Final = ("bootstrap", "grpc-bootstrap", "rest")
@@ -153,8 +157,21 @@ def check(name: str, value: str, where: str) -> None:
         raise CommandError(f"{where}: {problem}", hint=setting.purpose, code=ExitCode.USAGE)
 
 
-def look_up(name: str) -> Found:
-    """Return a setting without the command's own option. Raises CommandError for a wrong value."""
+def look_up(name: str, to: str | None = None) -> Found:
+    """Return a setting without the command's own option; ``to``: the addresses that it goes to, if
+    they are known. Raises CommandError for a wrong value.
+    """
+    stated = _stated(name)
+    if stated is not None:
+        return stated
+    embedded = _embedded(name, to)
+    if embedded is not None:
+        return embedded
+    return Found(SETTINGS[name].default, "default")
+
+
+def _stated(name: str) -> Found | None:
+    """Return a setting that the command, the environment or a profile names; None without one."""
     if name in _session.given:
         return Found(_session.given[name], "-X")
     variable = variable_of(name)
@@ -165,10 +182,7 @@ def look_up(name: str) -> Found:
     if name in values:
         check(name, values[name], f"profile {stored!r}")
         return Found(values[name], f"profile {stored}")
-    embedded = _embedded(name)
-    if embedded is not None:
-        return embedded
-    return Found(SETTINGS[name].default, "default")
+    return None
 
 
 def address(name: str) -> str:
@@ -204,9 +218,12 @@ def embedded_directory() -> Path | None:
     return next((place for place in places if (place / "cluster.json").is_file()), None)
 
 
-def _embedded(name: str) -> Found | None:
-    """Return the address of an embedded cluster; None for other settings, or without one."""
-    if name not in _ADDRESSES:
+def _embedded(name: str, to: str | None) -> Found | None:
+    """Return an address of an embedded cluster, or a setting of the login to a secure one; None
+    for other settings, or without such a cluster.
+    """
+    is_login = name.startswith(("security.", "sasl.", "ssl."))
+    if not is_login and name not in _ADDRESSES:
         return None
     directory = embedded_directory()
     if directory is None:
@@ -217,9 +234,32 @@ def _embedded(name: str) -> Found | None:
     if shape is None:
         return None
     layout = Layout(directory, shape)
-    found = {
-        "bootstrap": lambda: layout.bootstrap,
-        "grpc-bootstrap": lambda: layout.grpc_bootstrap,
-        "rest": lambda: layout.rest_addresses,
-    }[name]()
-    return Found(found, f"cluster in {directory}")
+    found = _embedded_login(name, layout, to) if is_login else _embedded_address(name, layout)
+    return None if found is None else Found(found, f"cluster in {directory}")
+
+
+def _embedded_address(name: str, layout: "Layout") -> str:
+    if name == "rest":
+        return layout.rest_addresses
+    return layout.bootstrap if name == "bootstrap" else layout.grpc_bootstrap
+
+
+def _embedded_login(name: str, layout: "Layout", to: str | None) -> str | None:
+    """Return a setting of the login to a secure cluster, if the command goes there. Its user's name
+    and password belong together: a setting of SASL from elsewhere excludes them.
+    """
+    if not layout.shape.is_secure or _stated("security.protocol") is not None:
+        return None
+    if to is None:
+        bootstrap = _stated("bootstrap")
+        to = layout.bootstrap if bootstrap is None else bootstrap.value
+    addresses = {each.strip() for each in (to or "").split(",")}
+    if not addresses <= set(layout.bootstrap.split(",")):
+        return None
+    if name.startswith("sasl.") and any(
+        _stated(each) is not None for each in SETTINGS if each.startswith("sasl.")
+    ):
+        return None
+    from tidemark.cli.dev.secure import login_of
+
+    return login_of(layout).get(name)

@@ -32,6 +32,7 @@ from tidemark.cli.dev.process import (
     wait_ended,
 )
 from tidemark.cli.dev.prometheus import find_prometheus, prometheus_argv
+from tidemark.cli.dev.secure import keys_of, prepare
 from tidemark.cli.dev.zookeeper import zookeeper_argv
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.clock import Clock
@@ -111,6 +112,8 @@ class DevCluster:
             missing = [member for member in members if self._running(member.name) is None]
             self._check_ports(missing)
             self._check_installed({member.kind for member in missing})
+            if self.layout.shape.is_secure:
+                prepare(self.layout)
             self.layout.shape.write(self.layout.shape_path)
             for kind in _START_ORDER:
                 starting = [member for member in missing if member.kind == kind]
@@ -124,6 +127,10 @@ class DevCluster:
             if missing:
                 self._report("waiting until all processes are ready")
             self._wait_ready(members, deadline)
+            if self.layout.shape.is_secure:
+                from tidemark.cli.dev.grants import maybe_grant
+
+                maybe_grant(self.layout, deadline)
         return [member.name for member in missing]
 
     def stop(self, timeout_seconds: float = STOP_SECONDS) -> list[str]:
@@ -285,6 +292,8 @@ class DevCluster:
                 "rack": f"rack-{member.number}",
                 **self._of_internal_topics(),
             }
+        if self.layout.shape.is_secure:
+            common |= keys_of(self.layout, member)
         return common | self._overrides.get(member.kind, {}) | self._overrides.get(member.name, {})
 
     def _of_internal_topics(self) -> dict[str, object]:
@@ -359,7 +368,9 @@ class DevCluster:
             for other in self.layout.members()
             if other.kind == "broker" and self._running(other.name) is not None
         }
-        return metadata_problem(member.ports["client"], alive)
+        # Asked without a login, which the clients' listener of a secure cluster demands.
+        use = "internal" if self.layout.shape.is_secure else "client"
+        return metadata_problem(member.ports[use], alive)
 
     def _check_alive(self, member: Member) -> None:
         if self._running(member.name) is None:

@@ -36,7 +36,7 @@ PortOption = Annotated[
         "--port",
         metavar="KIND=PORT",
         help="Move one kind: zookeeper, controller_grpc, rest, client, internal, grpc, ops,"
-        " txn_grpc, txn_ops, share_grpc, share_ops or prometheus. The first of consecutive"
+        " txn_grpc, txn_ops, share_grpc, share_ops, prometheus or mutual. The first of consecutive"
         " ports; may be repeated.",
     ),
 ]
@@ -59,7 +59,7 @@ def up(
     ] = None,
     base_port: Annotated[
         int | None,
-        typer.Option("--base-port", help="First port; all ports are within the next 120."),
+        typer.Option("--base-port", help="First port; all ports are within the next 130."),
     ] = None,
     port: PortOption = None,
     metrics: Annotated[
@@ -73,6 +73,14 @@ def up(
         typer.Option(
             "--supervisors/--no-supervisors",
             help="Start each service under a supervisor, which records a crash. Default yes.",
+        ),
+    ] = None,
+    secure: Annotated[
+        bool | None,
+        typer.Option(
+            "--secure",
+            help="Clients log in over TLS, and ACLs decide what they may do. A secure cluster"
+            " stays secure, with the same users and certificates.",
         ),
     ] = None,
     timeout: Annotated[
@@ -92,18 +100,34 @@ def up(
         "txn_coordinators": txn_coordinators,
         "share_coordinators": share_coordinators,
     }
-    switches = {"has_prometheus": metrics, "has_supervisors": supervisors}
+    switches = {
+        "has_prometheus": metrics,
+        "has_supervisors": supervisors,
+        "is_secure": secure,
+    }
     shape = _wanted_shape(kept, {**asked, **switches}, base_port, _read_ports(port or []))
     if kept is not None:
         _check_change(Layout(directory, kept), shape)
     cluster = DevCluster(Layout(directory, shape), report=say)
-    started = cluster.start(timeout)
+    _print_started(cluster.start(timeout), cluster, output)
+
+
+def _print_started(started: list[str], cluster: "DevCluster", output: OutputFormat) -> None:
+    """Print what was started, the addresses, and for a secure cluster what clients need."""
+    from tidemark.cli.dev.secure import NOTE, client_uses
+
+    is_secure = cluster.layout.shape.is_secure
+    addresses = _addresses(cluster.layout)
+    uses = client_uses(cluster.layout) if is_secure else {}
     if not output.is_table:
-        print_document({"started": started, **_addresses(cluster.layout)}, output)
+        clients = {"clients": uses} if is_secure else {}
+        print_document({"started": started, **addresses, **clients}, output)
         return
     say(_outcome(started, cluster))
-    for name, address in _addresses(cluster.layout).items():
-        typer.echo(f"{name:<11}{address}")
+    if is_secure:
+        say(NOTE)
+    for name, text in {**addresses, **uses}.items():
+        typer.echo(f"{name:<11}{text}")
 
 
 @app.command()
@@ -151,11 +175,16 @@ def status(
             "ports": dict(member.ports),
             "problem": member.problem,
             "log": member.log_path,
+            "secure": cluster.layout.shape.is_secure,
         }
         for member in members
     ]
     print_rows(rows, ("name", "health", "pid", "uptime", "ports", "log"), output)
     if output.is_table:
+        if cluster.layout.shape.is_secure:
+            from tidemark.cli.dev.secure import NOTE
+
+            say(NOTE)
         for member in members:
             if member.running and member.problem is not None:
                 say(f"{member.name}: {member.problem}")

@@ -27,7 +27,7 @@ PROMETHEUS: Final = "prometheus"
 _FORMAT: Final = 1
 # Below the range that the kernel assigns to outgoing connections.
 _FREE_PORTS: Final = (20_000, 32_000)
-_PORTS_IN_BLOCK: Final = 120
+_PORTS_IN_BLOCK: Final = 130
 _RESERVED_BLOCKS_MAX: Final = 16
 _reserved_blocks: Final[deque[int]] = deque()
 """Descriptors of the lock files of the newest blocks that free_port_block returned."""
@@ -51,10 +51,11 @@ class Ports:
     share_grpc: int = 19_290
     share_ops: int = 9592
     prometheus: int = 9090
+    mutual: int = 9692
 
     @classmethod
     def from_base(cls, base: int) -> "Ports":
-        """Return ports that are all below ``base + 120``."""
+        """Return ports that are all below ``base + 130``."""
         kinds = cls.__dataclass_fields__
         return cls(**{kind: base + 10 * place for place, kind in enumerate(kinds)})
 
@@ -84,6 +85,8 @@ class Shape:
     has_supervisors: bool = True
     """True if each service runs as the child of a supervisor (tidemark.runtime.supervisor)."""
     first_broker_id: int = 1
+    is_secure: bool = False
+    """True if clients log in over TLS and ACLs decide (tidemark.cli.dev.secure)."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.first_broker_id <= BROKER_ID_MAX:
@@ -174,11 +177,18 @@ class Layout:
         txn_coordinators: int = 0,
         share_coordinators: int = 0,
         has_prometheus: bool = False,
+        is_secure: bool = False,
     ) -> "Layout":
         """Return a layout with a block of free ports, for tests."""
         ports = Ports.from_base(free_port_block())
         shape = Shape(
-            brokers, controllers, ports, txn_coordinators, share_coordinators, has_prometheus
+            brokers,
+            controllers,
+            ports,
+            txn_coordinators,
+            share_coordinators,
+            has_prometheus,
+            is_secure=is_secure,
         )
         return cls(directory, shape)
 
@@ -203,13 +213,20 @@ class Layout:
     @property
     def bootstrap(self) -> str:
         """Kafka addresses of the brokers, for clients."""
-        ports = (self.shape.ports.client + place for place in range(self.shape.brokers))
-        return ",".join(f"{HOST}:{port}" for port in ports)
+        return self._of_brokers(self.shape.ports.client)
+
+    @property
+    def mutual_bootstrap(self) -> str:
+        """Kafka addresses at which clients of a secure cluster show a certificate."""
+        return self._of_brokers(self.shape.ports.mutual)
 
     @property
     def grpc_bootstrap(self) -> str:
         """gRPC addresses of the brokers."""
-        ports = (self.shape.ports.grpc + place for place in range(self.shape.brokers))
+        return self._of_brokers(self.shape.ports.grpc)
+
+    def _of_brokers(self, first_port: int) -> str:
+        ports = range(first_port, first_port + self.shape.brokers)
         return ",".join(f"{HOST}:{port}" for port in ports)
 
     @property
@@ -262,6 +279,8 @@ class Layout:
                 "grpc": ports.grpc + place,
                 "ops": ports.ops + place,
             }
+            if self.shape.is_secure:
+                used["mutual"] = ports.mutual + place
             number = self.shape.first_broker_id + place
             yield Member(f"broker-{number}", "broker", number, used)
 
@@ -302,7 +321,7 @@ def port_is_free(port: int) -> bool:
 
 
 def free_port_block() -> int:
-    """Return the first of 120 free ports in a row. Raises CommandError if there are none.
+    """Return the first of 130 free ports in a row. Raises CommandError if there are none.
 
     No other process of this user gets the block from this function while it is one of the newest
     that this process got: its servers may not listen yet, or may be restarting.

@@ -99,7 +99,9 @@ async def _describe_one(
     isolation = ConsumerConfig(
         isolation_level="read_committed" if stable else "read_uncommitted"
     ).isolation_level
-    timestamps = await first_timestamps(bootstrap, unread, isolation=isolation, settings=security())
+    timestamps = await first_timestamps(
+        bootstrap, unread, isolation=isolation, settings=security(bootstrap)
+    )
     elsewhere = await _in_zookeeper(zookeeper, group_id, partitions)
     now_ms = Clock().wall_ms()
     rows = []

@@ -50,7 +50,7 @@ async def consume(job: ShareConsumeJob) -> int:
         group_id=job.group_id,
         share_acknowledgement_mode="explicit",
         share_acquire_mode="record_limit",
-        **security(),
+        **security(job.bootstrap),
     ) as consumer:
         consumer.subscribe(job.topics)
         while job.count is None or total < job.count:

@@ -54,7 +54,9 @@ async def consume(job: ConsumeJob, read: Read) -> None:
     began_ms = clock.now_ms()
     try:
         async with Consumer(
-            job.bootstrap, auto_offset_reset=_reset(job.start), **security_over(job.settings)
+            job.bootstrap,
+            auto_offset_reset=_reset(job.start),
+            **security_over(job.settings, job.bootstrap),
         ) as consumer:
             assigned = await _assign(consumer, job)
             ends = await consumer.end_offsets(assigned) if job.until_end else {}

@@ -56,7 +56,9 @@ async def produce(job: ProduceJob, sent: Sent) -> None:
     began_ms = clock.now_ms()
     try:
         with open_lines(job.source) as source, _progress(job, source) as advance:
-            async with Producer(job.bootstrap, **security_over(job.settings)) as producer:
+            async with Producer(
+                job.bootstrap, **security_over(job.settings, job.bootstrap)
+            ) as producer:
                 await producer.partitions_for(job.topic)
                 async for lines in _line_chunks(source, job.end):
                     await _send_lines(producer, job, lines, sent)

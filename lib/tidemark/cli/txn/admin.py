@@ -53,7 +53,7 @@ async def holders(bootstrap: str, topics: Sequence[str]) -> list[Row]:
         known = await _known(admin, {each.producer.producer_id for each in first.values()})
     starts = {part: each.producer.current_txn_start_offset for part, each in first.items()}
     since = await first_timestamps(
-        bootstrap, starts, isolation="read_uncommitted", settings=security()
+        bootstrap, starts, isolation="read_uncommitted", settings=security(bootstrap)
     )
     now_ms = Clock().wall_ms()
     rows = [

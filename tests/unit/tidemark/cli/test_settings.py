@@ -188,3 +188,44 @@ def test_the_root_options_may_follow_the_command() -> None:
 def test_what_is_no_setting_stays_where_it_is() -> None:
     words = ["topic", "produce", "t", "-k", "-X", "--", "-X", "output=json"]
     assert hoisted(words) == words
+
+
+def secure_cluster(directory: Path) -> None:
+    directory.mkdir()
+    shape = Shape(brokers=2, ports=Ports.from_base(21_000), is_secure=True)
+    shape.write(directory / "cluster.json")
+
+
+@pytest.mark.feature("SE25")
+def test_the_login_of_a_secure_embedded_cluster_is_found(tmp_path: Path) -> None:
+    secure_cluster(tmp_path / ".tidemark")
+    (tmp_path / ".tidemark/secure").mkdir()
+    (tmp_path / ".tidemark/secure/admin.password").write_text("secret\n")
+    for given in (None, "127.0.0.1:21031"):
+        found = security(given)
+        assert (found["security_protocol"], found["sasl_username"]) == ("SASL_SSL", "admin")
+        assert found["sasl_password"] == "secret"
+        assert found["ssl_ca_location"] == str(tmp_path / ".tidemark/secure/ca.pem")
+
+
+@pytest.mark.feature("SE25")
+def test_it_is_not_sent_to_other_addresses(tmp_path: Path, monkeypatch: Patch) -> None:
+    secure_cluster(tmp_path / ".tidemark")
+    plain = {"security_protocol": "PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-512"}
+    other = {"ssl_endpoint_identification_algorithm": "https"}
+    assert security("prod:9092") == plain | other
+    assert security("127.0.0.1:21030,prod:9092") == plain | other
+    monkeypatch.setenv("TIDEMARK_BOOTSTRAP", "prod:9092")
+    assert security() == plain | other
+
+
+@pytest.mark.feature("SE25")
+def test_a_user_from_elsewhere_replaces_name_and_password_together(tmp_path: Path) -> None:
+    secure_cluster(tmp_path / ".tidemark")
+    (tmp_path / "word").write_text("theirs\n")
+    settings.begin(["sasl.username=alice", "sasl.password.file=word"], None)
+    found = security()
+    assert (found["sasl_username"], found["sasl_password"]) == ("alice", "theirs")
+    assert found["security_protocol"] == "SASL_SSL"
+    settings.begin(["security.protocol=PLAINTEXT"], None)
+    assert "sasl_username" not in security()

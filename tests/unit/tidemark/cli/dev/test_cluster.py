@@ -60,3 +60,19 @@ def test_internal_topics_have_the_replicas_that_the_cluster_can_have(
     assert config["share.coordinator.state.topic.min.isr"] == in_sync
     controller = cluster._config(cluster.layout.member("controller-1"))
     assert controller["default.replication.factor"] == replicas
+
+
+@pytest.mark.feature("SE25")
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_service_accepts_its_configuration_of_a_secure_cluster(
+    kind: str, tmp_path: Path
+) -> None:
+    shape = Shape(txn_coordinators=1, share_coordinators=1, is_secure=True)
+    cluster = DevCluster(Layout(tmp_path, shape))
+    cluster.layout.run_directory.mkdir()
+    argv = cluster._argv(cluster.layout.member(f"{kind}-1"))
+    config = load(CLASSES[kind], argv[4:], "TIDEMARK_TEST_")
+    if isinstance(config, BrokerConfig):
+        assert config.authorizer_class_name
+        protocols = {one.name: one.security_protocol for one in config.parsed_listeners()}
+        assert protocols == {"CLIENT": "SASL_SSL", "MUTUAL": "SSL", "INTERNAL": "PLAINTEXT"}

@@ -18,11 +18,11 @@ from tidemark.cli.failure import CommandError
 
 def test_every_process_has_its_own_ports() -> None:
     base = Ports.from_base(20_000)
-    shape = Shape(9, 9, base, txn_coordinators=9, share_coordinators=9)
+    shape = Shape(9, 9, base, txn_coordinators=9, share_coordinators=9, is_secure=True)
     members = Layout(Path("d"), shape).members()
     ports = [port for member in members for port in member.ports.values()]
     assert len(ports) == len(set(ports))
-    assert all(20_000 <= port < 20_120 for port in ports)
+    assert all(20_000 <= port < 20_130 for port in ports)
 
 
 def test_the_defaults_are_the_documented_ones() -> None:

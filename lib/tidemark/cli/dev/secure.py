@@ -1,0 +1,290 @@
+"""Files of a secure development cluster: certificates, passwords, and configurations of clients.
+
+All are in ``secure/`` below the cluster's directory, which only its owner may read. Certificates
+and passwords are made once and kept. The configurations of clients are written at each start,
+because they name the addresses.
+"""
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tidemark.cli import profiles
+from tidemark.cli.dev.layout import HOST, Layout, Member
+from tidemark.cli.failure import CommandError
+from tidemark.runtime.clock import Clock
+from tidemark.runtime.exit_codes import ExitCode
+
+ADMIN: Final = "admin"
+"""The super user, as which the command line logs in."""
+CLIENT: Final = "client"
+"""A user who may write and read, and change nothing else."""
+USERS: Final = (ADMIN, CLIENT)
+MECHANISM: Final = "SCRAM-SHA-512"
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+NOTE: Final = (
+    "secure: Kafka clients log in with SASL_SSL, or show a certificate, and ACLs decide; gRPC,"
+    " REST, ZooKeeper and the brokers' listener INTERNAL are open to every user of this machine"
+)
+_PASSWORD_BYTES: Final = 24
+_OTHERS: Final = 0o077
+
+
+@dataclass(frozen=True, slots=True)
+class SecureFiles:
+    """Paths of the files. ``directory`` is absolute."""
+
+    directory: Path
+
+    @classmethod
+    def of(cls, layout: Layout) -> "SecureFiles":
+        """Return the files of a cluster."""
+        return cls(layout.directory / "secure")
+
+    @property
+    def ca(self) -> Path:
+        """Certificate of the authority, which clients trust."""
+        return self.directory / "ca.pem"
+
+    @property
+    def broker(self) -> Path:
+        """Certificate and key of the brokers."""
+        return self.directory / "broker.pem"
+
+    @property
+    def users(self) -> Path:
+        """The controllers' initial.users.file."""
+        return self.directory / "users"
+
+    @property
+    def granted(self) -> Path:
+        """Exists once the ACLs of the first start are made."""
+        return self.directory / "acls-made"
+
+    @property
+    def profiles(self) -> Path:
+        """Profiles of the command line, one for each user."""
+        return self.directory / "profiles.json"
+
+    def identity(self, user: str) -> Path:
+        """Return the file with certificate and key of a user."""
+        return self.directory / f"{user}.pem"
+
+    def password(self, user: str) -> Path:
+        """Return the file with a password."""
+        return self.directory / f"{user}.password"
+
+    def java(self, user: str) -> Path:
+        """Return the properties of Kafka's Java clients and tools."""
+        return self.directory / f"{user}.properties"
+
+    def java_mutual(self, user: str) -> Path:
+        """Return the same for the listener that wants a certificate instead of a password."""
+        return self.directory / f"{user}.mutual.properties"
+
+    def librdkafka(self, user: str) -> Path:
+        """Return the configuration of librdkafka, for ``kcat -F``."""
+        return self.directory / f"{user}.conf"
+
+    def made_once(self) -> tuple[Path, ...]:
+        """Return the files that ``prepare`` makes at the first start."""
+        own = (self.ca, self.broker, self.directory / "ca.key", self.users)
+        identities = tuple(self.identity(user) for user in USERS)
+        return own + identities + tuple(self.password(user) for user in USERS)
+
+
+def prepare(layout: Layout) -> None:
+    """Make certificates and passwords if there are none, and write the clients' configurations.
+
+    Raises CommandError for files that are missing or that others may read.
+    """
+    files = SecureFiles.of(layout)
+    if files.directory.exists():
+        _check(files)
+    else:
+        _make(files)
+    for path, text in client_files(layout).items():
+        write_private(path, text.encode())
+
+
+def _make(files: SecureFiles) -> None:
+    """Make all files in another directory, and rename it: a start that is cut off leaves none."""
+    from tidemark.cli.dev.certificates import Authority
+
+    scratch = files.directory.with_name("secure.new")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700, parents=True)
+    new = SecureFiles(scratch)
+    authority = Authority.create("tidemark development cluster", Clock().wall_ms())
+    server = authority.server("broker", ("localhost", HOST, "::1"))
+    write_private(new.ca, authority.identity.certificate)
+    write_private(scratch / "ca.key", authority.identity.key)
+    write_private(new.broker, server.certificate + server.key)
+    lines = []
+    for user in USERS:
+        identity = authority.client(user)
+        write_private(new.identity(user), identity.certificate + identity.key)
+        password = secrets.token_urlsafe(_PASSWORD_BYTES)
+        write_private(new.password(user), f"{password}\n".encode())
+        lines.append(f"{user}:{password}\n")
+    write_private(new.users, "".join(lines).encode())
+    scratch.rename(files.directory)
+
+
+def _check(files: SecureFiles) -> None:
+    for path in (files.directory, *files.made_once()):
+        if not path.exists():
+            raise CommandError(
+                f"{path} is missing, and brokers and clients need it",
+                hint="restore the file, or remove the cluster's whole directory to begin anew",
+                code=ExitCode.NO_INPUT,
+            )
+        if path.stat().st_mode & _OTHERS:
+            raise CommandError(
+                f"others may read {path}",
+                hint=f"chmod go= {path}; if others have read it, remove the cluster's directory to"
+                " begin anew",
+                code=ExitCode.NO_PERMISSION,
+            )
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Replace a file whole; only its owner may read it."""
+    scratch = path.with_name(f"{path.name}.new")
+    handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    scratch.replace(path)
+
+
+# -- what the processes are told
+
+
+def keys_of(layout: Layout, member: Member) -> dict[str, object]:
+    """Return the configuration that makes a process secure."""
+    files = SecureFiles.of(layout)
+    if member.kind == "controller":
+        return {"initial.users.file": str(files.users)}
+    if member.kind != "broker":
+        return {}
+    ports = member.ports
+    return {
+        "listeners": ",".join(
+            f"{name.upper()}://{HOST}:{ports[name]}" for name in ("client", "mutual", "internal")
+        ),
+        "listener.security.protocol.map": "CLIENT:SASL_SSL,MUTUAL:SSL,INTERNAL:PLAINTEXT",
+        "sasl.enabled.mechanisms": f"{MECHANISM},SCRAM-SHA-256,PLAIN",
+        "ssl.certificate.location": str(files.broker),
+        "ssl.ca.location": str(files.ca),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.mutual.ssl.principal.mapping.rules": "RULE:^CN=([^,]+)$/$1/",
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": f"User:{ADMIN}",
+    }
+
+
+# -- what clients are told
+
+
+def client_uses(layout: Layout) -> dict[str, str]:
+    """Return a command for each kind of client, ready to use."""
+    files = SecureFiles.of(layout)
+    return {
+        "java": f"kafka-topics.sh --bootstrap-server {layout.bootstrap} --command-config"
+        f" {files.java(CLIENT)} --list",
+        "kcat": f"kcat -F {files.librdkafka(CLIENT)} -L",
+        "spark": "spark-submit --py-files build/tidemark_jobs.zip spark-jobs/jobs/reshard.py"
+        f" --bootstrap-servers {layout.grpc_bootstrap}"
+        f" --kafka-properties {files.java(CLIENT)} --help",
+        "tidemark": f"tidemark topic list (as {ADMIN}, from {layout.directory.parent}), or"
+        f" {profiles.FILE_VARIABLE}={files.profiles} tidemark --profile {CLIENT} topic list",
+    }
+
+
+def login_of(layout: Layout, user: str = ADMIN) -> dict[str, str]:
+    """Return the settings with which the command line logs in."""
+    files = SecureFiles.of(layout)
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": MECHANISM,
+        "sasl.username": user,
+        "sasl.password.file": str(files.password(user)),
+        "ssl.ca.location": str(files.ca),
+    }
+
+
+def client_files(layout: Layout) -> Mapping[Path, str]:
+    """Return the content of each configuration of a client."""
+    files = SecureFiles.of(layout)
+    found: dict[Path, str] = {}
+    for user in USERS:
+        password = files.password(user).read_text(encoding="ascii").strip()
+        found[files.java(user)] = _java(layout, user, password)
+        found[files.java_mutual(user)] = _java_mutual(layout, user)
+        found[files.librdkafka(user)] = _librdkafka(layout, user, password)
+    found[files.profiles] = _profiles(layout)
+    return found
+
+
+def _java(layout: Layout, user: str, password: str) -> str:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return _lines(
+        {
+            "bootstrap.servers": layout.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": MECHANISM,
+            "sasl.jaas.config": f'{module} required username="{user}" password="{password}";',
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(SecureFiles.of(layout).ca),
+        }
+    )
+
+
+def _java_mutual(layout: Layout, user: str) -> str:
+    files = SecureFiles.of(layout)
+    return _lines(
+        {
+            "bootstrap.servers": layout.mutual_bootstrap,
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(files.ca),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(files.identity(user)),
+        }
+    )
+
+
+def _librdkafka(layout: Layout, user: str, password: str) -> str:
+    """Log in with PLAIN, over TLS: SCRAM fails with librdkafka before 2.6.1, as with Kafka 4,
+    because it does not send the nonce that RFC 5802 requires. Debian's kcat has 2.0.
+    """
+    return _lines(
+        {
+            "bootstrap.servers": layout.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanisms": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": password,
+            "ssl.ca.location": str(SecureFiles.of(layout).ca),
+        }
+    )
+
+
+def _profiles(layout: Layout) -> str:
+    addresses = {
+        "bootstrap": layout.bootstrap,
+        "grpc-bootstrap": layout.grpc_bootstrap,
+        "rest": layout.rest_addresses,
+    }
+    named = {user: addresses | login_of(layout, user) for user in USERS}
+    content = {"format": profiles.FORMAT, "current": None, "profiles": named}
+    return json.dumps(content, indent=2) + "\n"
+
+
+def _lines(values: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in values.items())
