@@ -1,7 +1,9 @@
 """Parts of every job's command: the session, output, NAME=VALUE options and exit codes."""
 
+import argparse
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final
 
 from pyspark.errors import StreamingQueryException
@@ -10,6 +12,7 @@ from tidemark.client.errors import ClientError
 from tidemark_spark import register
 from tidemark_spark.errors import OptionError, TidemarkSparkError
 from tidemark_spark.progress import reason_of
+from tidemark_spark.security import kafka_properties, kafka_security
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -61,6 +64,33 @@ def pairs_of(flag: str, values: Iterable[str]) -> dict[str, str]:
     if wrong:
         raise OptionError(f"{flag} {wrong[0]} is not NAME=VALUE", f"{flag} name=value")
     return dict(pair.split("=", 1) for pair in pairs)
+
+
+def add_kafka_properties(parser: argparse.ArgumentParser) -> None:
+    """Add the option with a configuration of TLS and login."""
+    parser.add_argument(
+        "--kafka-properties",
+        type=Path,
+        metavar="FILE",
+        help="configuration of Kafka's Java clients with security.*, sasl.* and ssl.* for the"
+        " brokers' Kafka listeners",
+    )
+
+
+def kafka_options(found: argparse.Namespace) -> dict[str, str]:
+    """Return the options of source and sink in the file of ``--kafka-properties``, checked. Raises
+    OptionError.
+    """
+    file: Path | None = found.kafka_properties
+    if file is None:
+        return {}
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise OptionError(f"--kafka-properties: cannot read {file}: {problem}") from None
+    options = kafka_properties(text)
+    kafka_security(options)
+    return options
 
 
 def _print_error(line: str, code: int) -> int:

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tidemark_spark.errors import OptionError
+from tidemark_spark.security import SECURITY_OPTIONS
 
 CLIENT_PREFIX: Final = "client."
 """Prefix of options that are settings of Tidemark's client, written with dots or underscores."""
+_LOGIN: Final = ("client.security", "client.sasl", "client.ssl")
 SPARK_OPTIONS: Final = frozenset(
     (
         "path",
@@ -27,12 +29,20 @@ SPARK_OPTIONS: Final = frozenset(
 
 
 def check_names(given: Mapping[str, str], known: Iterable[str]) -> None:
-    """Raise OptionError for a name that is not in ``known``, not Spark's own and not `client.*`."""
+    """Raise OptionError for a name that is not in ``known``, not Spark's own, not `client.*` and
+    not about TLS or login.
+    """
     known = tuple(known)
     small = {name.lower() for name in known}
     for name in given:
         lower = name.lower()
+        if lower.startswith(_LOGIN):
+            raise OptionError(
+                f"{name} cannot be set", f"kafka.{lower.removeprefix(CLIENT_PREFIX)}, with dots"
+            )
         if lower in small or lower in SPARK_OPTIONS or lower.startswith(CLIENT_PREFIX):
+            continue
+        if lower in SECURITY_OPTIONS:
             continue
         if lower == "kafka.bootstrap.servers":
             raise OptionError(

@@ -54,9 +54,15 @@ class ClientConfig(SecurityConfig):
     """Largest response frame; a longer one closes the connection, so that memory is bounded."""
     pending_requests_max: int = 64
     """Unanswered requests of one connection; further requests wait."""
+    kafka_security: SecurityConfig | None = None
+    """With ``transport="grpc"``: TLS and login at Kafka's listeners, to which clients turn for
+    groups, administration and the records of transactions. None: the settings above.
+    """
 
     def __post_init__(self) -> None:
         SecurityConfig.__post_init__(self)
+        if self.kafka_security is not None and self.transport == "kafka":
+            raise _problem("kafka_security needs transport='grpc': set security_protocol instead")
         _one_of("transport", self.transport, ("kafka", "grpc"))
         if self.transport == "grpc" and self.security_protocol != "PLAINTEXT":
             raise _problem(
@@ -320,6 +326,18 @@ class AdminConfig(ClientConfig):
 
 
 Config = TypeVar("Config", bound=ClientConfig)
+
+
+def over_kafka(config: Config) -> Config:
+    """Return the configuration for the Kafka listeners of a cluster that is known over gRPC."""
+    login = kafka_login(config)
+    changed = {each.name: getattr(login, each.name) for each in fields(SecurityConfig)}
+    return replace(config, transport="kafka", kafka_security=None, **changed)
+
+
+def kafka_login(config: ClientConfig) -> SecurityConfig:
+    """Return TLS and login at Kafka's listeners."""
+    return config if config.kafka_security is None else config.kafka_security
 
 
 def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:

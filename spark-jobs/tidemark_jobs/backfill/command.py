@@ -8,7 +8,13 @@ from tidemark_spark.errors import OptionError
 
 from tidemark_jobs.backfill.options import Options
 from tidemark_jobs.backfill.query import run
-from tidemark_jobs.command import print_line, run_command, start_session
+from tidemark_jobs.command import (
+    add_kafka_properties,
+    kafka_options,
+    print_line,
+    run_command,
+    start_session,
+)
 from tidemark_jobs.keys import parse_key
 
 _DESCRIPTION: Final = (
@@ -50,6 +56,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         raise OptionError("--files-per-batch must be at least 1")
     return Options(
         bootstrap_servers=found.bootstrap_servers,
+        kafka=kafka_options(found),
         path=found.path,
         topic=found.topic,
         checkpoint=found.checkpoint.rstrip("/"),
@@ -74,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT,...",
         help="gRPC addresses of some brokers",
     )
+    add_kafka_properties(parser)
     add("--path", required=True, help="file, directory or pattern, as Spark reads it")
     add("--format", default="text", choices=["text", "parquet"], help="default: text")
     add("--topic", required=True, help="topic to write; it must exist")

@@ -1,6 +1,7 @@
 """Settings of one backfill."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tidemark_jobs.keys import KeyRule
 
@@ -25,3 +26,5 @@ class Options:
     files_per_batch: int = 16
     again: bool = False
     """Write all files again, although the sink was written with another checkpoint."""
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Options of TLS and login at Kafka's listeners (tidemark_spark.security)."""

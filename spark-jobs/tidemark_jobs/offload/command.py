@@ -12,8 +12,17 @@ from pyspark.errors import PySparkException
 from tidemark.client.sync import Admin
 from tidemark.runtime.clock import Clock
 from tidemark_spark.errors import OptionError, TidemarkSparkError
+from tidemark_spark.security import kafka_security
 
-from tidemark_jobs.command import DONE, pairs_of, print_line, run_command, start_session
+from tidemark_jobs.command import (
+    DONE,
+    add_kafka_properties,
+    kafka_options,
+    pairs_of,
+    print_line,
+    run_command,
+    start_session,
+)
 from tidemark_jobs.offload.manifest import shown, to_json
 from tidemark_jobs.offload.manifest_directory import ManifestDirectory
 from tidemark_jobs.offload.options import Options
@@ -39,7 +48,8 @@ def _offload(arguments: Sequence[str] | None) -> int:
     options, found = parse(arguments)
     if found.show or found.verify:
         return show(options, found)
-    with Admin(options.bootstrap_servers, transport="grpc") as admin:
+    login = kafka_security(options.kafka)
+    with Admin(options.bootstrap_servers, transport="grpc", kafka_security=login) as admin:
         ends = find_ends(admin, options)
     spark = start_session("offload")
     spark.dataSource.register(StagedFiles)
@@ -79,6 +89,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Options, argparse.Nam
     options = Options(
         output=found.output,
         bootstrap_servers=found.bootstrap_servers,
+        kafka=kafka_options(found),
         topics=tuple(filter(None, found.topics.split(","))),
         topic_pattern=found.topic_pattern,
         layout=tuple(found.layout.split(",")),
@@ -133,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT,...",
         help="gRPC addresses of some brokers",
     )
+    add_kafka_properties(parser)
     add("--topics", default="", metavar="NAME,...", help="topics to read")
     add(
         "--topic-pattern",

@@ -22,3 +22,5 @@ class Options:
     headers: bool = False
     skip_lost: bool = False
     source_options: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Options of TLS and login at Kafka's listeners (tidemark_spark.security)."""

@@ -124,6 +124,7 @@ def read_ranges(
         spark.read.format("tidemark")
         .options(**options.source_options)
         .option("bootstrap.servers", options.bootstrap_servers)
+        .options(**options.kafka)
         .option("assign", json.dumps(assigned))
         .option("startingOffsets", json.dumps(starts))
         .option("endingOffsets", json.dumps(ends))

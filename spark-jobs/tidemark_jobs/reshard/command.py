@@ -6,7 +6,14 @@ from typing import Final
 
 from tidemark_spark.errors import OptionError
 
-from tidemark_jobs.command import pairs_of, print_line, run_command, start_session
+from tidemark_jobs.command import (
+    add_kafka_properties,
+    kafka_options,
+    pairs_of,
+    print_line,
+    run_command,
+    start_session,
+)
 from tidemark_jobs.keys import parse_key
 from tidemark_jobs.reshard.options import Options
 from tidemark_jobs.reshard.partitioners import parse_partitioner
@@ -48,6 +55,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         raise OptionError(f"--tasks is {found.tasks} and must be at least 1", "leave it out")
     return Options(
         bootstrap_servers=found.bootstrap_servers,
+        kafka=kafka_options(found),
         source=found.source,
         target=found.target,
         key=parse_key(found.key),
@@ -84,6 +92,7 @@ def _add_placement(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT,...",
         help="gRPC addresses of some brokers",
     )
+    add_kafka_properties(parser)
     add("--source", required=True, metavar="TOPIC,...", help="topics to read")
     add("--target", required=True, metavar="TOPIC", help="topic to write; it must exist")
     add(

@@ -33,3 +33,5 @@ class Options:
     metrics_port: int | None = None
     source_options: Mapping[str, str] = field(default_factory=dict)
     sink_options: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Options of TLS and login at Kafka's listeners (tidemark_spark.security)."""

@@ -13,6 +13,7 @@ from tidemark.client.sync import Admin, SinkBatches
 from tidemark.client.transactions.sink_batches import BatchId
 from tidemark_spark.errors import TidemarkSparkError
 from tidemark_spark.progress import Progress, ProgressListener, metrics_served
+from tidemark_spark.security import kafka_security
 from tidemark_spark.sink.foreach_batch import ForeachBatchWriter, Prepare
 
 from tidemark_jobs.command import LAST_REPORT_SECONDS, Echo
@@ -107,7 +108,9 @@ def _take_over(options: Options, query_id: str, echo: Echo) -> None:
     over from it in the same way, even before its first batch.
     """
     batch = BatchId(options.sink_id, query_id, 0)
-    with SinkBatches(options.bootstrap_servers) as sinks:
+    with SinkBatches(
+        options.bootstrap_servers, kafka_security=kafka_security(options.kafka)
+    ) as sinks:
         with sinks.enlist(batch, "takeover") as writer:
             retired = writer.retired_query_id
         sinks.abort(batch)
@@ -124,6 +127,7 @@ def start(spark: SparkSession, options: Options, plan: Plan) -> StreamingQuery:
     reader = (
         spark.readStream.format("tidemark")
         .option("bootstrap.servers", options.bootstrap_servers)
+        .options(**options.kafka)
         .option("subscribe", options.source)
         .option("includeHeaders", "true")
         .option("startingOffsets", "committed")
@@ -180,7 +184,7 @@ def _writer(options: Options, query_id: str, fill: Prepare | None) -> ForeachBat
         }
     else:
         sink = {"delivery": "at-least-once"}
-    shared = {"bootstrap.servers": options.bootstrap_servers}
+    shared = {"bootstrap.servers": options.bootstrap_servers, **options.kafka}
     return ForeachBatchWriter({**shared, **sink, **options.sink_options}, query_id, prepare=fill)
 
 
@@ -208,7 +212,10 @@ def run(spark: SparkSession, options: Options, echo: Echo) -> Progress:
     progress = Progress(options.sink_id)
     listener = ProgressListener(progress, name=options.sink_id, echo=echo)
     with ExitStack() as ending:
-        admin = ending.enter_context(Admin(options.bootstrap_servers, transport="grpc"))
+        login = kafka_security(options.kafka)
+        admin = ending.enter_context(
+            Admin(options.bootstrap_servers, transport="grpc", kafka_security=login)
+        )
         target = Target(lambda topic: _partition_count(admin, topic), options)
         plan = settle_plan(spark, options, target, echo)
         echo(f"{options.source} -> {plan}")

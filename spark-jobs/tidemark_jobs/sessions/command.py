@@ -8,7 +8,14 @@ from typing import Final
 
 from tidemark_spark.errors import OptionError
 
-from tidemark_jobs.command import pairs_of, print_line, run_command, start_session
+from tidemark_jobs.command import (
+    add_kafka_properties,
+    kafka_options,
+    pairs_of,
+    print_line,
+    run_command,
+    start_session,
+)
 from tidemark_jobs.keys import parse_key
 from tidemark_jobs.sessions.figures import collect_report, write_report
 from tidemark_jobs.sessions.frames import FORMATS
@@ -47,6 +54,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     _check(found)
     return Options(
         bootstrap_servers=found.bootstrap_servers,
+        kafka=kafka_options(found),
         source=found.source,
         form=form,
         checkpoint=(found.checkpoint or "").rstrip("/"),
@@ -149,6 +157,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT,...",
         help="gRPC addresses of some brokers",
     )
+    add_kafka_properties(parser)
     add(
         "--source",
         required=True,

@@ -58,6 +58,7 @@ def _batch(spark: SparkSession, options: Options, topic: str) -> DataFrame:
     return (
         spark.read.format("tidemark")
         .option("bootstrap.servers", options.bootstrap_servers)
+        .options(**options.kafka)
         .option("subscribe", topic)
         .load()
     )

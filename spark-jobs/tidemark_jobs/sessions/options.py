@@ -27,3 +27,5 @@ class Options:
     report_only: bool = False
     title: str = ""
     source_options: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Options of TLS and login at Kafka's listeners (tidemark_spark.security)."""

@@ -11,6 +11,7 @@ from tidemark.client.admin.types import ConfigResource, NewTopic
 from tidemark.client.sync import Admin
 from tidemark_spark.errors import OptionError
 from tidemark_spark.progress import Progress, ProgressListener
+from tidemark_spark.security import kafka_security
 
 from tidemark_jobs.command import LAST_REPORT_SECONDS, Echo
 from tidemark_jobs.sessions.frames import (
@@ -35,6 +36,7 @@ def start_sessions(spark: SparkSession, options: Options) -> StreamingQuery:
         .writeStream.format("tidemark")
         .queryName(name)
         .option("bootstrap.servers", options.bootstrap_servers)
+        .options(**options.kafka)
         .option("topic", options.sessions_topic)
         .option("sink.id", name)
         .option("checkpointLocation", f"{options.checkpoint}/sessions")
@@ -76,6 +78,7 @@ class BatchOfUsers:
             frame.write.format("tidemark")
             .mode("append")
             .option("bootstrap.servers", self._options.bootstrap_servers)
+            .options(**self._options.kafka)
             .option("topic", self._options.users_topic)
             .option("sink.id", self._sink_id)
             .option("query.id", query_id)
@@ -88,6 +91,7 @@ def _stream(spark: SparkSession, options: Options, topic: str) -> Any:
     return (
         spark.readStream.format("tidemark")
         .option("bootstrap.servers", options.bootstrap_servers)
+        .options(**options.kafka)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
     )
@@ -131,7 +135,8 @@ def run(spark: SparkSession, options: Options, echo: Echo) -> int:
     ``spark`` has the format registered. Returns the number of late records. Raises
     TidemarkSparkError, ClientError, StreamingQueryException.
     """
-    with Admin(options.bootstrap_servers, transport="grpc") as admin:
+    login = kafka_security(options.kafka)
+    with Admin(options.bootstrap_servers, transport="grpc", kafka_security=login) as admin:
         make_topics(admin, options, echo)
     names = [f"{options.name}-sessions", f"{options.name}-users"]
     listeners = [LateRecords(Progress(name), name=name, echo=echo) for name in names]

@@ -1,12 +1,13 @@
 """Options of the sink, parsed from Spark's strings. Pure. Names are case-insensitive."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tidemark.client.config import COMPRESSION_CODES, ClientConfig, ProducerConfig
 from tidemark.client.errors import ClientConfigError
+from tidemark.client.security_config import SecurityConfig
 
 from tidemark_spark.errors import OptionError
 from tidemark_spark.options import (
@@ -16,6 +17,7 @@ from tidemark_spark.options import (
     check_names,
     positive,
 )
+from tidemark_spark.security import kafka_security
 
 WRITE_OPTIONS: Final = (
     "bootstrap.servers",
@@ -43,7 +45,9 @@ _OURS: Final = {
     "transaction_timeout_ms": "use the option transaction.timeout.ms",
     "acks": "leave it out: the sink always waits for all in-sync replicas",
     "enable_idempotence": "leave it out: the sink is always idempotent",
+    "kafka_security": "use kafka.security.protocol, kafka.sasl.* and kafka.ssl.*",
 }
+_LOGIN: Final = {each.name for each in fields(SecurityConfig)}
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "client_id": "tidemark-spark",
     "batch_size": BATCH_BYTES,
@@ -92,18 +96,22 @@ class WriteOptions:
     api_timeout_ms: int = API_TIMEOUT_MS
     """Timeout of a call to the coordinator, including retries."""
     producer: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of ProducerConfig that differ from its defaults."""
+    """Settings of ProducerConfig that differ from its defaults, without TLS and login."""
+    security: SecurityConfig | None = None
+    """TLS and login at Kafka's listeners."""
 
     @property
     def client(self) -> dict[str, Any]:
         """Settings in ``producer`` that every client has."""
-        shared = {each.name for each in fields(ClientConfig)}
-        return {name: value for name, value in self.producer.items() if name in shared}
+        shared = {each.name for each in fields(ClientConfig)} - _LOGIN
+        own = {name: value for name, value in self.producer.items() if name in shared}
+        return own if self.security is None else {**own, "kafka_security": self.security}
 
     @property
     def config(self) -> ProducerConfig:
         """Configuration of the producers, without settings of the transaction."""
-        return ProducerConfig(**self.producer)
+        login = {} if self.security is None else asdict(self.security)
+        return ProducerConfig(**self.producer, **login)
 
 
 def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
@@ -126,6 +134,7 @@ def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         replay_mismatch=_choice(options, "replay.mismatch", ReplayMismatch, ReplayMismatch.FAIL),
         api_timeout_ms=positive(options, _API_TIMEOUT) or API_TIMEOUT_MS,
         producer=_producer_settings(given, options),
+        security=kafka_security(options),
     )
     _check_delivery(read)
     return read

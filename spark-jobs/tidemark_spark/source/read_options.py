@@ -25,6 +25,7 @@ from tidemark_spark.options import (
     nearest,
     positive,
 )
+from tidemark_spark.security import kafka_security
 
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
@@ -173,14 +174,20 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         partitions_min=positive(options, "minPartitions"),
         records_per_partition_max=positive(options, "maxRecordsPerPartition"),
         group_id=group_id,
-        client=client_settings(given),
+        client=client_settings(given) | _login(options),
     )
+
+
+def _login(options: Mapping[str, str]) -> dict[str, Any]:
+    security = kafka_security(options)
+    return {} if security is None else {"kafka_security": security}
 
 
 def client_settings(given: Mapping[str, str]) -> dict[str, Any]:
     """Parse `client.*`: `client.request.timeout.ms=500` is `{"request_timeout_ms": 500}`."""
     kinds = {each.name: each.type for each in fields(RangeReaderConfig)}
     kinds.pop("transport")
+    kinds.pop("kafka_security")
     settings: dict[str, Any] = {}
     for name, text in given.items():
         if not name.lower().startswith(CLIENT_PREFIX):

@@ -4,12 +4,11 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 from tidemark.client.admin import answers as admin_answers
 from tidemark.client.admin import requests as admin_requests
-from tidemark.client.config import AdminConfig, with_settings
+from tidemark.client.config import AdminConfig, over_kafka, with_settings
 from tidemark.client.deadline import Deadline
 from tidemark.client.errors import ClientError
 from tidemark.client.wire.connection import BrokerConnection
@@ -42,15 +41,13 @@ class AdminCalls(SessionClient):
         self.last_api = ApiKey.METADATA
         """API of the latest request, for messages about its failure."""
         self._backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
-        self._session = Session(
-            bootstrap_servers, replace(self.config, transport="kafka"), self._clock
-        )
+        self._session = Session(bootstrap_servers, over_kafka(self.config), self._clock)
 
     async def start(self) -> Self:
         """Start the client; ``async with`` does this. It connects at the first call."""
         if self.config.transport == "grpc":
             self._session = Session(
-                await self._kafka_addresses(), replace(self.config, transport="kafka"), self._clock
+                await self._kafka_addresses(), over_kafka(self.config), self._clock
             )
         return await super().start()
 

@@ -9,10 +9,10 @@ the start or the end are, and raise RangeLostError.
 import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
-from tidemark.client.config import MIB, ClientConfig, with_settings
+from tidemark.client.config import MIB, ClientConfig, over_kafka, with_settings
 from tidemark.client.consumer.offset_lookup import OffsetLookup
 from tidemark.client.consumer.positions import FetchedChunk, OffsetSpec, ReadOptions
 from tidemark.client.deadline import Deadline
@@ -164,7 +164,7 @@ class RangeReader(SessionClient):
     # -- internals
 
     def _session_of(self, addresses: str | Sequence[str]) -> Session:
-        return Session(addresses, replace(self.config, transport="kafka"), self._clock)
+        return Session(addresses, over_kafka(self.config), self._clock)
 
     async def _kafka_addresses(self) -> list[str]:
         over_grpc = Session(self._bootstrap_servers, self.config, self._clock)

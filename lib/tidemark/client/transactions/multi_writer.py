@@ -13,14 +13,16 @@ writers in the same slot. A repeated request returns the same answer.
 import base64
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
 
 from tidemark_wire.v1 import txn_pb2
 
-from tidemark.client.config import ClientConfig, ProducerConfig, with_settings
+from tidemark.client.config import ClientConfig, ProducerConfig, kafka_login, with_settings
 from tidemark.client.deadline import Deadline
 from tidemark.client.errors import ClientError
 from tidemark.client.producer.producer import Producer
+from tidemark.client.security_config import SecurityConfig
 from tidemark.client.transactions.control import CoordinatorCalls
 from tidemark.client.wire.session import Session, SessionClient, grpc_kafka_addresses
 from tidemark.client.wire.transport import ProducerIdentity
@@ -56,7 +58,7 @@ class WriterReceipt(NamedTuple):
 class TransactionClient(SessionClient):
     """Base of clients of the transaction coordinator, whose bootstrap servers are gRPC addresses.
 
-    ``settings`` are fields of ClientConfig by name.
+    ``settings`` are fields of ClientConfig by name; ``kafka_security`` is also that of writers.
     """
 
     def __init__(
@@ -153,10 +155,7 @@ class TransactionHandle:
         )
         receipt = WriterReceipt(writer, answer.producer_id, answer.producer_epoch)
         addresses = await self._transactions.kafka_addresses()
-        inherited = {
-            "transactional_id": self.transactional_id,
-            "client_id": self._transactions.config.client_id,
-        }
+        inherited = inherited_by_writers(self._transactions.config, self.transactional_id)
         return Writer(addresses, config, receipt=receipt, **(inherited | settings))
 
     async def finish(
@@ -238,6 +237,15 @@ class Writer(Producer):
         if self.failure is None:
             self.failure = problem
             self._accumulator.cut(problem)
+
+
+def inherited_by_writers(config: ClientConfig, transactional_id: str) -> dict[str, Any]:
+    """Return the settings that a writer has from the client that enlists it."""
+    own = {"transactional_id": transactional_id, "client_id": config.client_id}
+    login = kafka_login(config)
+    if login.security_protocol == "PLAINTEXT":
+        return own
+    return own | {each.name: getattr(login, each.name) for each in fields(SecurityConfig)}
 
 
 def _token(prefix: str, parts: list[Any]) -> str:

@@ -27,7 +27,12 @@ from tidemark.client.errors import (
     TransactionalIdNotFoundError,
 )
 from tidemark.client.transactions.control import error_answered
-from tidemark.client.transactions.multi_writer import TransactionClient, Writer, WriterReceipt
+from tidemark.client.transactions.multi_writer import (
+    TransactionClient,
+    Writer,
+    WriterReceipt,
+    inherited_by_writers,
+)
 from tidemark.client.transactions.offsets import commit_offsets
 from tidemark.client.wire.coordinator import Coordinator
 from tidemark.client.wire.transport import ProducerIdentity
@@ -137,7 +142,6 @@ class SinkBatches(TransactionClient):
         """
         enlisted = await self._enlist(batch, writer, timeout_ms)
         addresses = await self.kafka_addresses()
-        inherited = {"transactional_id": batch.sink_id, "client_id": self.config.client_id}
         return BatchWriter(
             addresses,
             config,
@@ -145,7 +149,7 @@ class SinkBatches(TransactionClient):
             retired_query_id=enlisted.retired_query_id,
             keep_alive=lambda: self._keep_alive(batch, enlisted.handle, timeout_ms),
             keep_alive_ms=_keep_alive_ms(timeout_ms),
-            **(inherited | producer_settings),
+            **(inherited_by_writers(self.config, batch.sink_id) | producer_settings),
         )
 
     async def commit(

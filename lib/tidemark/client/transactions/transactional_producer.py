@@ -9,11 +9,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from tidemark.client.config import ProducerConfig
+from tidemark.client.config import ProducerConfig, over_kafka
 from tidemark.client.consumer.group_types import GroupMetadata, Offsets, OffsetsInput, as_offsets
 from tidemark.client.deadline import Deadline
 from tidemark.client.errors import (
@@ -96,7 +95,7 @@ class TransactionalProducer(Producer):
             except BaseException:
                 await self._session.close()
                 raise
-            self._session = Session(addresses, replace(self.config, transport="kafka"), self._clock)
+            self._session = Session(addresses, over_kafka(self.config), self._clock)
         await super().start()
         if self._control is None:
             self._control = control.KafkaControl(

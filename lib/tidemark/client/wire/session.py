@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from tidemark.client.config import Bootstrap, ClientConfig
+from tidemark.client.config import Bootstrap, ClientConfig, over_kafka
 from tidemark.client.errors import ClientClosedError, InvalidTransactionStateError
 from tidemark.client.wire.cluster import Cluster
 from tidemark.client.wire.metadata_cache import MetadataCache
@@ -99,7 +98,7 @@ class Session:
 
                 assert isinstance(self.transport, GrpcTransport), "the other transport is gRPC"
                 bootstrap = Bootstrap(tuple(await self.transport.kafka_addresses()))
-                self._beside = KafkaTransport(bootstrap, replace(self._config, transport="kafka"))
+                self._beside = KafkaTransport(bootstrap, over_kafka(self._config))
         return self._beside
 
     async def close(self) -> None:

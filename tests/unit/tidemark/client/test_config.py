@@ -5,9 +5,11 @@ from tidemark.client.config import (
     Bootstrap,
     ConsumerConfig,
     ProducerConfig,
+    over_kafka,
     with_settings,
 )
 from tidemark.client.errors import ClientConfigError
+from tidemark.client.security_config import SecurityConfig
 
 
 @pytest.mark.feature("A14")
@@ -91,6 +93,20 @@ def test_an_admin_call_has_a_deadline() -> None:
 def test_a_bad_login_is_refused_before_it_connects(settings: dict[str, str], words: str) -> None:
     with pytest.raises(ClientConfigError, match=words):
         AdminConfig(**settings)  # type: ignore[arg-type]
+
+
+LOGIN = {"security_protocol": "SASL_SSL", "sasl_username": "alice", "sasl_password": "pa55"}
+
+
+@pytest.mark.feature("SE27")
+def test_a_client_over_grpc_may_have_a_login_at_kafkas_listeners() -> None:
+    login = SecurityConfig(**LOGIN)  # type: ignore[arg-type]
+    config = over_kafka(AdminConfig(transport="grpc", client_id="c", kafka_security=login))
+    own = {name: getattr(config, name) for name in LOGIN}
+    assert (own, config.transport, config.client_id) == (LOGIN, "kafka", "c")
+    assert over_kafka(config) == config
+    with pytest.raises(ClientConfigError, match="needs transport='grpc'"):
+        AdminConfig(kafka_security=login)
 
 
 @pytest.mark.feature("SE24")
