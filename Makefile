@@ -23,7 +23,7 @@ JAVA_TESTS := tests/conformance/test_kafka_reference.py tests/conformance/test_j
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo pictures alerts sparkzip images k8s-up k8s-test k8s-down bench sim scenario fuzz chaos soak conformance ci clean
+.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo pictures alerts sbom audit sparkzip images k8s-up k8s-test k8s-down bench sim scenario fuzz chaos soak conformance ci clean
 
 help: ## print this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -50,7 +50,7 @@ proto: ## generate the gRPC code and the tables of Kafka's messages again
 	rm -f gen/.made && $(MAKE) --no-print-directory gen/.made
 
 requirements: $(VENV)/.installed ## lock requirements/*.in again, with hashes
-	for name in uv runtime dev; do $(BIN)/uv pip compile --quiet --generate-hashes --no-header --universal --python-version 3.11 requirements/$$name.in -o requirements/$$name.txt; done
+	for name in uv runtime dev audit; do $(BIN)/uv pip compile --quiet --generate-hashes --no-header --universal --python-version 3.11 requirements/$$name.in -o requirements/$$name.txt; done
 
 fmt: setup ## format the code
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix-only --quiet .
@@ -72,6 +72,18 @@ alerts: ## check the alert rules and run their tests (promtool)
 	@command -v promtool >/dev/null || { echo "promtool is not installed: apt-get install prometheus (and stop the service that this starts)" >&2; exit 69; }
 	promtool check rules monitoring/alerts.yaml
 	promtool test rules monitoring/alerts_test.yaml
+
+build/audit/.installed: requirements/audit.txt $(VENV)/.installed
+	$(PYTHON) -m venv --clear build/audit
+	$(BIN)/uv pip install --quiet --python build/audit/bin/python --require-hashes -r requirements/audit.txt
+	touch $@
+
+sbom: build/audit/.installed ## what the project depends on, in CycloneDX's format, in build/sbom
+	mkdir -p build/sbom
+	for name in runtime dev; do build/audit/bin/cyclonedx-py requirements --output-reproducible --of JSON -o build/sbom/$$name.cdx.json requirements/$$name.txt; done
+
+audit: build/audit/.installed ## known vulnerabilities of dependencies; fails where the service cannot be reached
+	$(BIN)/python tools/audit.py $(ARGS)
 
 test: setup ## all tests: unit and real processes with a real ZooKeeper (needs a JDK 17)
 ifdef ARGS
