@@ -112,6 +112,19 @@ def test_a_secure_cluster_says_so_and_its_files_are_its_owners(secure: Secure) -
     assert (modes, stat.S_IMODE(own.stat().st_mode)) == ({0o600}, 0o700)
 
 
+@pytest.mark.feature("SE24", "SE25")
+def test_no_password_is_in_logs_configurations_data_or_arguments(secure: Secure) -> None:
+    directory = secure.cluster.layout.directory
+    found = [path for path in directory.rglob("*") if path.is_file()]
+    elsewhere = [path for path in found if secure.files.directory not in path.parents]
+    words = [login.password.encode() for login in secure.logins.values()]
+    assert len(elsewhere) > 10
+    assert [path for path in elsewhere if any(word in path.read_bytes() for word in words)] == []
+    for name in secure.cluster.running():
+        arguments = Path(f"/proc/{secure.cluster.pid(name)}/cmdline").read_bytes()
+        assert not any(word in arguments for word in words)
+
+
 @pytest.mark.feature("SE25", "SE26")
 @pytest.mark.parametrize("writer", KAFKA_CLIENTS)
 def test_what_one_client_writes_every_client_reads(secure: Secure, topic: str, writer: str) -> None:

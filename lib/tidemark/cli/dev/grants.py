@@ -60,7 +60,8 @@ def maybe_grant(layout: Layout, deadline_ms: int) -> None:
             if not may_change or clock.now_ms() >= deadline_ms:
                 raise CommandError(
                     f"the user {ADMIN} cannot make the first ACLs: {problem}",
-                    hint=f"see the logs in {layout.directory / 'logs'}",
+                    hint=f"see the logs in {layout.directory / 'logs'}. A cluster that had users"
+                    " before it became secure keeps these alone: choose another --dir",
                     code=ExitCode.UNAVAILABLE,
                 ) from None
             time.sleep(_AGAIN_S)
