@@ -9,15 +9,18 @@ from pathlib import Path
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
-from e2e.clusters import Cluster
+from e2e.clusters import START_SECONDS, Cluster
 from e2e.transactional_clients import create, producer, wait_in_sync, write, write_plain
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
+from tidemark.cli.dev.layout import Layout
+from tidemark.cli.dev.secure import CLIENT, SecureFiles
 from tidemark.client import TopicPartition
 from tidemark.client.sync import Admin
 from tidemark.runtime.clock import Clock
+from tidemark_spark.security import kafka_properties
 from waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -327,3 +330,21 @@ def test_a_stream_outlives_the_loss_of_a_broker(
         cluster.restart("broker-2")
     wait_in_sync(cluster)
     assert sorted(set(connector.values(f"{topic}-out"))) == numbers(300)
+
+
+@pytest.mark.feature("SE27")
+def test_the_same_options_are_its_login(spark: SparkSession, tmp_path: Path) -> None:
+    """Options that both formats take, from the file of a secure cluster for Java clients."""
+    layout = Layout.on_free_ports(tmp_path, brokers=1, controllers=1, is_secure=True)
+    cluster = Cluster(layout)
+    try:
+        cluster.start(START_SECONDS)
+        login = kafka_properties(SecureFiles.of(layout).java(CLIENT).read_text())
+        login["kafka.bootstrap.servers"] = cluster.bootstrap
+        rows = spark.range(9).selectExpr("cast(id as string) as value")
+        rows.write.format(FORMAT).options(**login, topic="secure").save()
+        read = spark.read.format(FORMAT).options(**login, subscribe="secure").load()
+        found = read.selectExpr("cast(value as string)").collect()
+        assert sorted(row.value for row in found) == numbers(9)
+    finally:
+        cluster.end()
