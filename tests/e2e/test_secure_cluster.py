@@ -5,8 +5,11 @@ every client writes and reads, in groups and transactions, as a user with ACLs o
 import asyncio
 import json
 import os
+import ssl
 import stat
 import subprocess
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -251,6 +254,20 @@ def test_the_command_line_finds_address_and_login_by_itself(secure: Secure, topi
     shown = secure.tidemark("profile", "show").stdout
     assert b"SASL_SSL" in shown
     assert secure.logins[ADMIN].password.encode() not in shown
+
+
+@pytest.mark.feature("SE11", "SE25")
+def test_rest_wants_a_password_that_the_command_line_has(secure: Secure, topic: str) -> None:
+    listed = secure.tidemark("events", "list", "-o", "json")
+    assert listed.returncode == ExitCode.OK, listed.stderr
+    as_client = {"TIDEMARK_PROFILES": str(secure.files.profiles), "TIDEMARK_PROFILE": CLIENT}
+    refused = secure.tidemark("events", "list", **as_client)
+    assert refused.returncode == ExitCode.NO_PERMISSION, refused.stderr
+    url = f"{secure.cluster.layout.rest_addresses}/v3/clusters"
+    context = ssl.create_default_context(cafile=str(secure.files.ca))
+    with pytest.raises(urllib.error.HTTPError, match="401") as stranger:
+        urllib.request.urlopen(url, context=context, timeout=PATIENCE_S)
+    stranger.value.close()
 
 
 @pytest.mark.feature("SE25")

@@ -33,7 +33,7 @@ class RestClient:
         self._addresses = [one.strip() for one in addresses.split(",") if one.strip()]
         self._address = ""
         self._cluster_id = ""
-        self._login = RestLogin()
+        self._login = RestLogin(addresses)
 
     def call(self, method: str, path: str, body: object = None, **query: object) -> Any:
         """Return the JSON of an answer, None without one. Raises CommandError."""

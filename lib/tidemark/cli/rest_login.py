@@ -44,9 +44,11 @@ class RestAddress(NamedTuple):
 class RestLogin:
     """Login with the settings of this command."""
 
-    def __init__(self) -> None:
-        """Raises CommandError for settings that do not fit together."""
-        self._given = security()
+    def __init__(self, addresses: str) -> None:
+        """``addresses``: those to which the login is sent. Raises CommandError for settings that do
+        not fit together.
+        """
+        self._given = security(addresses)
 
     def connection(self, address: RestAddress, timeout_s: float) -> http.client.HTTPConnection:
         """Return a connection that is not open yet. Raises CommandError for unusable files."""

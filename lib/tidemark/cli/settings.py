@@ -254,7 +254,7 @@ def _embedded_login(name: str, layout: "Layout", to: str | None) -> str | None:
         bootstrap = _stated("bootstrap")
         to = layout.bootstrap if bootstrap is None else bootstrap.value
     addresses = {each.strip() for each in (to or "").split(",")}
-    if not addresses <= set(layout.bootstrap.split(",")):
+    if not addresses <= {*layout.bootstrap.split(","), *layout.rest_addresses.split(",")}:
         return None
     if name.startswith("sasl.") and any(
         _stated(each) is not None for each in SETTINGS if each.startswith("sasl.")

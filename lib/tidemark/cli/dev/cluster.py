@@ -32,7 +32,7 @@ from tidemark.cli.dev.process import (
     wait_ended,
 )
 from tidemark.cli.dev.prometheus import find_prometheus, prometheus_argv
-from tidemark.cli.dev.secure import keys_of, prepare
+from tidemark.cli.dev.secure import SecureFiles, keys_of, prepare
 from tidemark.cli.dev.zookeeper import zookeeper_argv
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.clock import Clock
@@ -360,7 +360,9 @@ class DevCluster:
                 time.sleep(_POLL_SECONDS)
 
     def _problem(self, member: Member) -> str | None:
-        problem = member_problem(member)
+        is_secure = self.layout.shape.is_secure
+        rest_ca = SecureFiles.of(self.layout).ca if is_secure else None
+        problem = member_problem(member, rest_ca)
         if problem is not None or member.kind != "broker":
             return problem
         alive = {
@@ -369,7 +371,7 @@ class DevCluster:
             if other.kind == "broker" and self._running(other.name) is not None
         }
         # Asked without a login, which the clients' listener of a secure cluster demands.
-        use = "internal" if self.layout.shape.is_secure else "client"
+        use = "internal" if is_secure else "client"
         return metadata_problem(member.ports[use], alive)
 
     def _check_alive(self, member: Member) -> None:

@@ -270,12 +270,13 @@ def _addresses(layout: "Layout") -> dict[str, str]:
     from tidemark.cli.dev.layout import HOST
 
     ports = layout.shape.ports
+    rest = f"{'https' if layout.shape.is_secure else 'http'}://{HOST}:{ports.rest}"
     web = {"prometheus": f"http://{HOST}:{ports.prometheus}"} if layout.shape.has_prometheus else {}
     return {
         "bootstrap": layout.bootstrap,
         "grpc": layout.grpc_bootstrap,
-        "rest": f"http://{HOST}:{ports.rest}",
-        "console": f"http://{HOST}:{ports.rest}/",
+        "rest": rest,
+        "console": f"{rest}/",
         **web,
         "zookeeper": layout.zookeeper_connect,
         "directory": str(layout.directory),

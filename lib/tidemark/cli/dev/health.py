@@ -4,6 +4,7 @@ import http.client
 import socket
 import struct
 from collections.abc import Set
+from pathlib import Path
 from typing import Final
 
 from tidemark.cli.dev.layout import HOST, PROMETHEUS, Member
@@ -17,6 +18,7 @@ from tidemark.kafka.metadata import (
     write_metadata_request,
 )
 from tidemark.kafka.primitives import MalformedRequestError
+from tidemark.runtime.tls import TlsError, TlsSettings, client_context
 
 _TIMEOUT_SECONDS: Final = 2.0
 _METADATA_VERSION: Final = 9
@@ -24,24 +26,34 @@ _LENGTH: Final = struct.Struct(">i")
 _ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
-def member_problem(member: Member) -> str | None:
-    """Return why a process is not ready; None if it is."""
+def member_problem(member: Member, rest_ca: Path | None = None) -> str | None:
+    """Return why a process is not ready; None if it is. ``rest_ca``: authority of the controllers'
+    certificates, if their REST has TLS.
+    """
     if member.kind == "zookeeper":
         return zookeeper_problem(member.ports["client"])
     if member.kind == PROMETHEUS:
         return prometheus_problem(member)
     # A controller serves /readyz on its REST port, other processes on a port for operators.
-    return readiness_problem(member.ports["rest" if member.kind == "controller" else "ops"])
+    if member.kind == "controller":
+        return readiness_problem(member.ports["rest"], rest_ca)
+    return readiness_problem(member.ports["ops"])
 
 
-def readiness_problem(port: int) -> str | None:
-    """Return the problem that ``GET /readyz`` reports; None if there is none."""
+def readiness_problem(port: int, ca: Path | None = None) -> str | None:
+    """Return the problem that ``GET /readyz`` reports, over TLS with ``ca``; None if there is
+    none.
+    """
     connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT_SECONDS)
     try:
+        if ca is not None:
+            connection = http.client.HTTPSConnection(
+                HOST, port, timeout=_TIMEOUT_SECONDS, context=client_context(TlsSettings(ca=ca))
+            )
         connection.request("GET", "/readyz")
         answer = connection.getresponse()
         text = answer.read(1_024).decode("utf-8", "replace").strip()
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, TlsError) as error:
         return f"/readyz on port {port}: {error}"
     finally:
         connection.close()

@@ -231,9 +231,10 @@ class Layout:
 
     @property
     def rest_addresses(self) -> str:
-        """REST addresses of the controllers."""
+        """REST addresses of the controllers; those of a secure cluster have TLS."""
         members = (one for one in self.members() if one.kind == "controller")
-        return ",".join(f"{HOST}:{one.ports['rest']}" for one in members)
+        scheme = "https://" if self.shape.is_secure else ""
+        return ",".join(f"{scheme}{HOST}:{one.ports['rest']}" for one in members)
 
     @property
     def zookeeper_connect(self) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tidemark.cli.dev.layout import HOST, PROMETHEUS, Layout, Member
+from tidemark.cli.dev.secure import ADMIN, SecureFiles
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.exit_codes import ExitCode
 
@@ -59,9 +60,25 @@ def configuration(layout: Layout) -> dict[str, object]:
         "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "evaluation_interval": "15s"},
         "rule_files": [str(_RULES)] if _RULES.is_file() else [],
         "scrape_configs": [
-            {"job_name": f"tidemark-{kind}", "static_configs": [_target(one) for one in members]}
+            {
+                "job_name": f"tidemark-{kind}",
+                "static_configs": [_target(one) for one in members],
+                **(_login(layout) if kind == "controller" else {}),
+            }
             for kind, members in jobs.items()
         ],
+    }
+
+
+def _login(layout: Layout) -> dict[str, object]:
+    """Return how a secure cluster's controllers are asked, whose metrics are at REST."""
+    if not layout.shape.is_secure:
+        return {}
+    files = SecureFiles.of(layout)
+    return {
+        "scheme": "https",
+        "tls_config": {"ca_file": str(files.ca)},
+        "basic_auth": {"username": ADMIN, "password_file": str(files.password(ADMIN))},
     }
 
 

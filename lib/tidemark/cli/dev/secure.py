@@ -28,8 +28,9 @@ USERS: Final = (ADMIN, CLIENT)
 MECHANISM: Final = "SCRAM-SHA-512"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 NOTE: Final = (
-    "secure: Kafka clients log in with SASL_SSL, or show a certificate, and ACLs decide; gRPC,"
-    " REST, ZooKeeper and the brokers' listener INTERNAL are open to every user of this machine"
+    "secure: Kafka clients log in with SASL_SSL or show a certificate, REST and the console want a"
+    " password, and ACLs decide; gRPC, ZooKeeper and the brokers' listener INTERNAL are open to"
+    " every user of this machine"
 )
 _PASSWORD_BYTES: Final = 24
 _OTHERS: Final = 0o077
@@ -53,7 +54,7 @@ class SecureFiles:
 
     @property
     def broker(self) -> Path:
-        """Certificate and key of the brokers."""
+        """Certificate and key of the brokers, and of the controllers' REST."""
         return self.directory / "broker.pem"
 
     @property
@@ -168,12 +169,19 @@ def write_private(path: Path, content: bytes) -> None:
 def keys_of(layout: Layout, member: Member) -> dict[str, object]:
     """Return the configuration that makes a process secure."""
     files = SecureFiles.of(layout)
+    rules = {"authorizer.class.name": AUTHORIZER, "super.users": f"User:{ADMIN}"}
     if member.kind == "controller":
-        return {"initial.users.file": str(files.users)}
+        return {
+            "initial.users.file": str(files.users),
+            "rest.ssl.certificate.location": str(files.broker),
+            "rest.authentication.mechanisms": "basic",
+            **rules,
+        }
     if member.kind != "broker":
         return {}
     ports = member.ports
     return {
+        **rules,
         "listeners": ",".join(
             f"{name.upper()}://{HOST}:{ports[name]}" for name in ("client", "mutual", "internal")
         ),
@@ -183,8 +191,6 @@ def keys_of(layout: Layout, member: Member) -> dict[str, object]:
         "ssl.ca.location": str(files.ca),
         "listener.name.mutual.ssl.client.auth": "required",
         "listener.name.mutual.ssl.principal.mapping.rules": "RULE:^CN=([^,]+)$/$1/",
-        "authorizer.class.name": AUTHORIZER,
-        "super.users": f"User:{ADMIN}",
     }
 
 
@@ -197,6 +203,8 @@ def client_uses(layout: Layout) -> dict[str, str]:
     return {
         "java": f"kafka-topics.sh --bootstrap-server {layout.bootstrap} --command-config"
         f" {files.java(CLIENT)} --list",
+        "curl": f'curl --cacert {files.ca} -u "{ADMIN}:$(cat {files.password(ADMIN)})"'
+        f" {layout.rest_addresses.partition(',')[0]}/v3/clusters",
         "kcat": f"kcat -F {files.librdkafka(CLIENT)} -L",
         "spark": "spark-submit --py-files build/tidemark_jobs.zip spark-jobs/jobs/reshard.py"
         f" --bootstrap-servers {layout.grpc_bootstrap}"

@@ -201,7 +201,7 @@ def test_the_login_of_a_secure_embedded_cluster_is_found(tmp_path: Path) -> None
     secure_cluster(tmp_path / ".tidemark")
     (tmp_path / ".tidemark/secure").mkdir()
     (tmp_path / ".tidemark/secure/admin.password").write_text("secret\n")
-    for given in (None, "127.0.0.1:21031"):
+    for given in (None, "127.0.0.1:21031", "https://127.0.0.1:21020"):
         found = security(given)
         assert (found["security_protocol"], found["sasl_username"]) == ("SASL_SSL", "admin")
         assert found["sasl_password"] == "secret"
@@ -214,6 +214,7 @@ def test_it_is_not_sent_to_other_addresses(tmp_path: Path, monkeypatch: Patch) -
     plain = {"security_protocol": "PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-512"}
     other = {"ssl_endpoint_identification_algorithm": "https"}
     assert security("prod:9092") == plain | other
+    assert security("https://prod:8080") == plain | other
     assert security("127.0.0.1:21030,prod:9092") == plain | other
     monkeypatch.setenv("TIDEMARK_BOOTSTRAP", "prod:9092")
     assert security() == plain | other
