@@ -30,6 +30,7 @@ _STARTERS: Final = frozenset(
         "StartCluster",
         "guarded_controller",
         "metered_cluster",
+        "mutual_cluster",
         "running_zookeeper",
         "secured_cluster",
         "subprocess",

@@ -47,5 +47,10 @@ def security(bootstrap: str | None = None) -> dict[str, Any]:
 
 
 def security_over(client: Mapping[str, Any], bootstrap: str | None = None) -> dict[str, Any]:
-    """Return a client's settings with those of TLS and login: not over gRPC, which has none."""
-    return {**client, **({} if client.get("transport") == "grpc" else security(bootstrap))}
+    """Return a client's settings with those of TLS and login. Over gRPC, which has no login, those
+    of TLS apply with security.protocol SSL only.
+    """
+    found = security(bootstrap)
+    if client.get("transport") == "grpc" and found.get("security_protocol") != "SSL":
+        return dict(client)
+    return {**client, **found}

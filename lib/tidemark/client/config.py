@@ -64,11 +64,8 @@ class ClientConfig(SecurityConfig):
         if self.kafka_security is not None and self.transport == "kafka":
             raise _problem("kafka_security needs transport='grpc': set security_protocol instead")
         _one_of("transport", self.transport, ("kafka", "grpc"))
-        if self.transport == "grpc" and self.security_protocol != "PLAINTEXT":
-            raise _problem(
-                f"security_protocol {self.security_protocol} needs transport='kafka': the brokers'"
-                " gRPC is for a private network and has no login yet"
-            )
+        if self.transport == "grpc":
+            self._check_grpc()
         _positive(
             self,
             "request_timeout_ms",
@@ -79,6 +76,18 @@ class ClientConfig(SecurityConfig):
             "response_bytes_max",
             "pending_requests_max",
         )
+
+    def _check_grpc(self) -> None:
+        if self.uses_sasl:
+            raise _problem(
+                f"security_protocol {self.security_protocol} needs transport='kafka': over gRPC a"
+                " client is known by its certificate (security_protocol='SSL') and has no login"
+            )
+        if self.uses_tls and self.ssl_endpoint_identification_algorithm != "https":
+            raise _problem(
+                "ssl_endpoint_identification_algorithm='none' needs transport='kafka': gRPC always"
+                " checks the host name"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

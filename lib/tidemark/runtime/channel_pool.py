@@ -1,6 +1,7 @@
 """ChannelPool: one gRPC channel for each peer, shared by all callers; the errors of calls."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -9,16 +10,24 @@ import grpc
 import grpc.aio
 
 from tidemark.runtime.channel import open_channel
+from tidemark.runtime.tls import ChannelTls
 
 CHANNELS_MAX: Final = 1_024
 
 
 class ChannelPool:
-    """Channels by ``host:port``, opened at their first use; closing the pool closes them."""
+    """Channels by ``host:port``, opened at their first use; closing the pool closes them.
 
-    def __init__(self, *, channels_max: int = CHANNELS_MAX) -> None:
+    With TLS, a peer gets a new channel once the files have changed. The one before serves the calls
+    that it has, and then goes like every unused channel: gRPC disconnects it after a while, and the
+    bound of the pool closes it.
+    """
+
+    def __init__(self, tls: ChannelTls | None = None, *, channels_max: int = CHANNELS_MAX) -> None:
+        """With ``tls`` None, channels are in plain text."""
         assert channels_max > 0, "a pool holds at least one channel"
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._tls = tls
+        self._channels: dict[tuple[int, str], grpc.aio.Channel] = {}
         self._channels_max = channels_max
 
     def __len__(self) -> int:
@@ -28,10 +37,23 @@ class ChannelPool:
         """Return the channel to ``host:port``. Beyond the bound, close the least recently used
         channel: peers that moved leave unused channels behind.
         """
-        channel = self._channels.pop(endpoint, None) or open_channel(endpoint)
-        self._channels[endpoint] = channel  # the newest is last
+        channel = self.newest(endpoint)
+        await self.trim()
+        return channel
+
+    async def trim(self) -> None:
+        """Close the least recently used channels beyond the bound; calls on them fail."""
         while len(self._channels) > self._channels_max:
             await self._channels.pop(next(iter(self._channels))).close(None)
+
+    def newest(self, endpoint: str) -> grpc.aio.Channel:
+        """Return the channel to ``host:port``, beyond the bound too, which ``trim`` holds."""
+        generation, credentials = (
+            (0, None) if self._tls is None else self._tls.newest(time.monotonic())
+        )
+        key = (generation, endpoint)
+        channel = self._channels.pop(key, None) or open_channel(endpoint, credentials)
+        self._channels[key] = channel  # the newest is last
         return channel
 
     async def close(self) -> None:

@@ -13,7 +13,8 @@ from tidemark.model.backoff import Backoff, Dice, RetryDelays, spread
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, BrokerId
 from tidemark.runtime import zk_paths
-from tidemark.runtime.channel import open_channel
+from tidemark.runtime.channel_pool import ChannelPool
+from tidemark.runtime.tls import ChannelTls
 from tidemark.runtime.zk_session import NoNodeError, SessionLostError, ZkError, ZkSession
 
 _RETRIED_STATUS: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
@@ -33,8 +34,11 @@ class ControllerClient:
         endpoints: Sequence[str] = (),
         *,
         dice: Dice = random.random,
+        tls: ChannelTls | None = None,
     ) -> None:
-        """Find the controller through ``session``, or try ``endpoints`` (host:port) in turn."""
+        """Find the controller through ``session``, or try ``endpoints`` (host:port) in turn.
+        Without ``tls``, channels are in plain text.
+        """
         assert session is not None or endpoints, "nothing to find a controller by"
         self._session = session
         self._endpoints = tuple(endpoints)
@@ -42,7 +46,7 @@ class ControllerClient:
         """Source of the jitter of retry delays, here and in the follower of the metadata feed."""
         self._tries = 0
         self._active = ""
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels = ChannelPool(tls, channels_max=_CHANNELS_MAX)
 
     @property
     def active_endpoint(self) -> str:
@@ -51,9 +55,7 @@ class ControllerClient:
 
     async def close(self) -> None:
         """Close every channel; calls in flight fail."""
-        for channel in self._channels.values():
-            await channel.close(None)
-        self._channels.clear()
+        await self._channels.close()
 
     async def find(self, timeout_s: float) -> str:
         """Return the active controller's gRPC endpoint. Raises TidemarkError REQUEST_TIMED_OUT."""
@@ -62,7 +64,7 @@ class ControllerClient:
             async with asyncio.timeout(timeout_s):
                 while not self._active:
                     self._active = await self._look_up()
-                    await self._close_oldest()
+                    await self._channels.trim()  # calls to controllers that moved have failed
                     if not self._active:
                         await asyncio.sleep(delays.next_s())
         except TimeoutError:
@@ -84,11 +86,6 @@ class ControllerClient:
             return ""  # between two connections
         return str(zk_paths.decode(zk_paths.CONTROLLER, data)["grpc_endpoint"])
 
-    async def _close_oldest(self) -> None:
-        """Close channels to controllers that have moved; calls on those have failed already."""
-        while len(self._channels) > _CHANNELS_MAX:
-            await self._channels.pop(next(iter(self._channels))).close(None)
-
     @property
     def _where(self) -> str:
         if self._session is not None:
@@ -104,12 +101,7 @@ class ControllerClient:
 
     def stub(self, endpoint: str) -> Any:
         """Return the generated stub for one endpoint. Its channel belongs to this client."""
-        return controller_pb2_grpc.ControllerStub(self._channel(endpoint))
-
-    def _channel(self, endpoint: str) -> grpc.aio.Channel:
-        if endpoint not in self._channels:
-            self._channels[endpoint] = open_channel(endpoint)
-        return self._channels[endpoint]
+        return controller_pb2_grpc.ControllerStub(self._channels.newest(endpoint))
 
     async def call(self, method: str, request: Any, timeout_s: float) -> Any:
         """Call ``method`` ("CreateTopics") with its request message; return its response message.

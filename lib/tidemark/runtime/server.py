@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 import grpc.aio
@@ -11,14 +12,26 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from tidemark.runtime.cluster_config import ClusterConfig
 from tidemark.runtime.ops_http import AddressTakenError
+from tidemark.runtime.peers import PeerGate, Peers
 from tidemark.runtime.service_config import HostPort
 from tidemark.runtime.telemetry import REQUEST_ID, new_request_id
+from tidemark.runtime.tls import ChannelTls, ClientAuth, ServerTls
 
 REQUEST_ID_METADATA: Final = "x-request-id"
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 _RPCS_MAX: Final = 4_096
 _GRPC_CORE: Final = logging.getLogger("grpc._cython.cygrpc")
+
+
+class MakeGrpcServer(Protocol):
+    """``make_grpc_server``, as services use it."""
+
+    def __call__(
+        self, listen: str, service_names: Sequence[str], register: Callable[[Any], None]
+    ) -> "GrpcServer":
+        """Make a server; ``register`` adds the servicers."""
 
 
 class _CallerLeft(logging.Filter):
@@ -66,8 +79,11 @@ class GrpcServer:
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         drain_seconds: float = 5.0,
         credentials: grpc.ServerCredentials | None = None,
+        peers: Peers | None = None,
     ) -> None:
-        """``credentials`` come from ``tls.ServerTls``; None means plain text."""
+        """``credentials`` come from ``tls.ServerTls``; None means plain text. ``peers``, of a
+        server that requires certificates, decides by them who may call.
+        """
         self._listen = HostPort.parse(listen)
         self._address = self._listen
         self._drain_seconds = drain_seconds
@@ -76,7 +92,7 @@ class GrpcServer:
         self._service_names = tuple(service_names)
         _GRPC_CORE.addFilter(_CALLER_LEFT)
         self.grpc: grpc.aio.Server = grpc.aio.server(
-            interceptors=(_RequestIds(),),
+            interceptors=(_RequestIds(), *(() if peers is None else (PeerGate(peers),))),
             maximum_concurrent_rpcs=_RPCS_MAX,
             options=(
                 ("grpc.max_receive_message_length", message_bytes_max),
@@ -141,10 +157,36 @@ def make_grpc_server(
     *,
     message_bytes_max: int = MESSAGE_BYTES_MAX,
     credentials: grpc.ServerCredentials | None = None,
+    peers: Peers | None = None,
 ) -> GrpcServer:
     """Return a server with its services; ``register(grpc_server)`` adds the servicers."""
     server = GrpcServer(
-        listen, service_names, message_bytes_max=message_bytes_max, credentials=credentials
+        listen,
+        service_names,
+        message_bytes_max=message_bytes_max,
+        credentials=credentials,
+        peers=peers,
     )
     register(server.grpc)
     return server
+
+
+def make_secured_server(config: ClusterConfig, *, takes_clients: bool) -> MakeGrpcServer:
+    """Return the function that makes a server with the TLS of a configuration. With
+    ``takes_clients``, it serves clients too, not only processes of the cluster. Raises
+    TlsError.
+    """
+    settings = config.grpc_tls()
+    if settings is None:
+        return make_grpc_server
+    peers = None
+    if settings.client_auth is ClientAuth.REQUIRED:
+        rules, processes = config.grpc_ssl_principal_mapping_rules, config.process_principals
+        peers = Peers(rules, processes, takes_clients=takes_clients)
+    return partial(make_grpc_server, credentials=ServerTls(settings).credentials(), peers=peers)
+
+
+def channel_tls(config: ClusterConfig) -> ChannelTls | None:
+    """Return the TLS of channels to other processes; None without. Raises TlsError."""
+    settings = config.grpc_tls()
+    return None if settings is None else ChannelTls(settings)

@@ -11,8 +11,8 @@ PID_DESCRIPTOR_VARIABLE: Final = "TIDEMARK_SUPERVISOR_PID_FD"
 """Environment variable of a supervisor: descriptor to which it writes the pid of the service, as a
 line, and which it then closes.
 """
-CONTENT_BYTES_MAX: Final = 2_048
-"""A write of less than a page is whole or absent, however the process ends."""
+CONTENT_BYTES_MAX: Final = 4_096
+"""A write of one page is whole or absent, however the process ends."""
 
 
 def make_file() -> BinaryIO:
@@ -28,14 +28,15 @@ def make_file() -> BinaryIO:
 
 def announce(znodes: ProcessZnodes) -> None:
     """Write down the znodes that this process leaves behind, for its supervisor if there is one.
-    Replaces what was written before.
+    Replaces what was written before. With names of files that are too long, nothing is recorded.
     """
     descriptor = os.environ.get(DESCRIPTOR_VARIABLE, "")
     if not descriptor.isdigit():
         return
-    content = znodes.encode().ljust(CONTENT_BYTES_MAX)
-    assert len(content) == CONTENT_BYTES_MAX, "the paths are short"
-    os.pwrite(int(descriptor), content, 0)
+    content = znodes.encode()
+    if len(content) > CONTENT_BYTES_MAX:
+        content = b""
+    os.pwrite(int(descriptor), content.ljust(CONTENT_BYTES_MAX), 0)
 
 
 def read(descriptor: int) -> ProcessZnodes | None:

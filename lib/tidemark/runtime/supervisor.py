@@ -117,7 +117,7 @@ def _record(znodes: witness.ProcessZnodes, within_s: float) -> None:
     deadline = time.monotonic() + within_s
     while (left_s := deadline - time.monotonic()) > 0:
         try:
-            transact(znodes.zookeeper, ops, timeout_s=left_s)
+            transact(znodes.zookeeper, ops, timeout_s=left_s, access=znodes.access)
         except witness.MOOT:
             return
         except ZkError:

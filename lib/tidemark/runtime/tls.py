@@ -27,6 +27,9 @@ _KEY: Final = "ssl.key.location"
 _PASSWORD: Final = "ssl.key.password"
 _CA: Final = "ssl.ca.location"
 
+LOOK_S: Final = 1.0
+"""Interval at which the files of channels are looked at, while calls are made."""
+
 _Stamp = tuple[tuple[int, int, int], ...]
 """Inode, size and modification time of each file; zeros for a missing file."""
 
@@ -64,6 +67,8 @@ class TlsSettings(NamedTuple):
     ca: Path | None = None
     """Authorities of peers' certificates. With None a client uses those of the system."""
     client_auth: ClientAuth = ClientAuth.NONE
+    prefix: str = ""
+    """Begin of the options' names in messages: ``grpc.`` for grpc.ssl.key.location."""
 
 
 class TlsOptions(Protocol):
@@ -104,11 +109,13 @@ class ServerTls:
 
     def __init__(self, settings: TlsSettings) -> None:
         if settings.certificate is None:
-            raise TlsError(f"{_CERTIFICATE} must be set: a server needs a certificate")
+            raise TlsError(
+                f"{settings.prefix}{_CERTIFICATE} must be set: a server needs a certificate"
+            )
         if settings.client_auth is not ClientAuth.NONE and settings.ca is None:
             raise TlsError(
-                f"{_CA} must be set: with ssl.client.auth={settings.client_auth} clients are"
-                " checked against it"
+                f"{settings.prefix}{_CA} must be set: with ssl.client.auth={settings.client_auth}"
+                " clients are checked against it"
             )
         self._settings = settings
         self._loaded = _load_server(settings)
@@ -195,6 +202,42 @@ def client_context(settings: TlsSettings, *, check_host: bool = True) -> ssl.SSL
     return context
 
 
+class ChannelTls:
+    """TLS of gRPC channels. Files that have changed are used by channels that are opened then.
+
+    The constructor raises TlsError for files that cannot be used.
+    """
+
+    def __init__(self, settings: TlsSettings) -> None:
+        self._settings = settings
+        self._seen = _stamp(settings)
+        self._credentials = channel_credentials(settings)
+        self._generation = 1
+        self._look_at = 0.0
+
+    def newest(self, now_s: float) -> tuple[int, grpc.ChannelCredentials]:
+        """Return the credentials, and a number that grows when they change. Looks at the files at
+        most once in LOOK_S; those that cannot be used are logged once for each change.
+        """
+        if now_s >= self._look_at:
+            self._look_at = now_s + LOOK_S
+            self._maybe_reload()
+        return self._generation, self._credentials
+
+    def _maybe_reload(self) -> None:
+        seen = _stamp(self._settings)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self._credentials = channel_credentials(self._settings)
+        except TlsError as error:
+            log.warning("TLS files cannot be used", extra=fields(reason=str(error)))
+            return
+        self._generation += 1
+        log.info("TLS files reloaded", extra=fields(path=str(self._settings.certificate)))
+
+
 def channel_credentials(settings: TlsSettings) -> grpc.ChannelCredentials:
     """Return credentials for gRPC channels, with the files as they are now. Raises TlsError."""
     import grpc
@@ -238,7 +281,9 @@ def _load(context: ssl.SSLContext, settings: TlsSettings) -> _Pems:
         try:
             context.load_verify_locations(cadata=pems.ca.decode("ascii", "replace"))
         except (ssl.SSLError, ValueError):
-            raise TlsError(f"{_CA}: {settings.ca} contains no usable PEM certificate") from None
+            raise TlsError(
+                f"{settings.prefix}{_CA}: {settings.ca} contains no usable PEM certificate"
+            ) from None
     if settings.certificate is not None:
         # A function: without a password OpenSSL would prompt for one at the terminal.
         try:
@@ -254,9 +299,12 @@ def _read(settings: TlsSettings) -> _Pems:
     """Read the files. Raises TlsError for one that cannot be read."""
     certificate = b""
     if settings.certificate is not None:
-        certificate = _bytes_of(settings.certificate, _CERTIFICATE)
-    key = certificate if settings.key is None else _bytes_of(settings.key, _KEY)
-    return _Pems(certificate, key, None if settings.ca is None else _bytes_of(settings.ca, _CA))
+        certificate = _bytes_of(settings.certificate, settings.prefix + _CERTIFICATE)
+    key = certificate
+    if settings.key is not None:
+        key = _bytes_of(settings.key, settings.prefix + _KEY)
+    ca = None if settings.ca is None else _bytes_of(settings.ca, settings.prefix + _CA)
+    return _Pems(certificate, key, ca)
 
 
 def _bytes_of(path: Path, key: str) -> bytes:
@@ -282,20 +330,22 @@ def _for_grpc_key(pems: _Pems) -> bytes:
 
 def _why_not_loaded(settings: TlsSettings, pems: _Pems, error: Exception) -> str:
     """Describe a failed load with its file, which OpenSSL's reasons do not name."""
-    key_file = settings.key or settings.certificate
+    key_file, prefix = settings.key or settings.certificate, settings.prefix
     if b"-----BEGIN CERTIFICATE-----" not in pems.certificate:
-        return f"{_CERTIFICATE}: {settings.certificate} contains no PEM certificate"
+        return f"{prefix}{_CERTIFICATE}: {settings.certificate} contains no PEM certificate"
     if b"PRIVATE KEY-----" not in pems.key:
-        return f"{_KEY}: {key_file} contains no PEM private key"
+        return f"{prefix}{_KEY}: {key_file} contains no PEM private key"
     reason = getattr(error, "reason", None) or str(error)
     if reason == "KEY_VALUES_MISMATCH":
         return (
-            f"{_KEY}: the private key in {key_file} is not that of the first certificate in"
+            f"{prefix}{_KEY}: the private key in {key_file} is not that of the first certificate in"
             f" {settings.certificate}"
         )
     if b"ENCRYPTED" in pems.key:
+        if prefix:
+            return f"{prefix}{_KEY}: {key_file} needs a password; store it without"
         return f"{_PASSWORD} does not open the private key in {key_file} ({reason})"
-    return f"{_CERTIFICATE}: {settings.certificate} with {key_file}: {reason}"
+    return f"{prefix}{_CERTIFICATE}: {settings.certificate} with {key_file}: {reason}"
 
 
 def _stamp(settings: TlsSettings) -> _Stamp:

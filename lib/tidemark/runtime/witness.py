@@ -8,6 +8,7 @@ would otherwise keep it until the session expires.
 import json
 from typing import Final, NamedTuple, Self
 
+from tidemark.runtime.zk_access import OPEN, ZkAccess
 from tidemark.runtime.zk_calls import (
     BadVersionError,
     Check,
@@ -35,6 +36,8 @@ class ProcessZnodes(NamedTuple):
     guard: str = ""
     """Znode whose version grows before another process may make ``znode``; empty if none may."""
     guard_version: int = 0
+    access: ZkAccess = OPEN
+    """TLS and user for ZooKeeper."""
 
     def encode(self) -> bytes:
         """Return the bytes that ``decode`` reads."""
@@ -44,8 +47,9 @@ class ProcessZnodes(NamedTuple):
     def decode(cls, data: bytes) -> Self:
         """Read what ``encode`` wrote. Raises ValueError."""
         try:
-            return cls(**json.loads(data))
-        except TypeError as error:
+            given = json.loads(data)
+            return cls(**{**given, "access": ZkAccess(*given.get("access", OPEN))})
+        except (TypeError, AttributeError) as error:
             raise ValueError(f"not the znodes of a process: {error}") from None
 
 

@@ -39,6 +39,12 @@ class ZkUnavailableError(ZkError):
     exit_code = ExitCode.UNAVAILABLE
 
 
+class ZkAccessError(ZkError):
+    """ZooKeeper refuses this process, or its files for ZooKeeper cannot be used."""
+
+    exit_code = ExitCode.CONFIG
+
+
 class ZnodeStat(NamedTuple):
     """Metadata of a znode. A ``*_zxid`` is a transaction id; they only increase."""
 

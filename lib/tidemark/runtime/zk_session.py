@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
+from tidemark.runtime.zk_access import OPEN, ZkAccess
 from tidemark.runtime.zk_calls import (
     BadVersionError,
     Check,
@@ -25,10 +26,12 @@ from tidemark.runtime.zk_calls import (
     SessionLostError,
     SetData,
     UnknownOutcomeError,
+    ZkAccessError,
     ZkError,
     ZkUnavailableError,
     ZnodeStat,
 )
+from tidemark.runtime.zk_kazoo import kazoo_options
 from tidemark.runtime.zk_paths import with_chroot
 
 __all__ = [  # with the operations and errors that callers use
@@ -45,6 +48,8 @@ __all__ = [  # with the operations and errors that callers use
     "SessionState",
     "SetData",
     "UnknownOutcomeError",
+    "ZkAccess",
+    "ZkAccessError",
     "ZkError",
     "ZkSession",
     "ZkUnavailableError",
@@ -79,6 +84,11 @@ _ERRORS: Final[tuple[tuple[type[Exception], type[ZkError]], ...]] = (
 
 
 def _translate(error: BaseException, what: str) -> BaseException:
+    if isinstance(error, kazoo_errors.NoAuthError):
+        return ZkAccessError(
+            f"ZooKeeper refuses {what}: the znode's ACL is for another user; check"
+            " zookeeper.digest.file, which is the same for all processes of a cluster"
+        )
     for theirs, ours in _ERRORS:
         if isinstance(error, theirs):
             return ours(f"{what}: {type(error).__name__}")
@@ -137,9 +147,17 @@ class ZkSession:
     repeating is safe. A call made while SUSPENDED waits for the connection.
     """
 
-    def __init__(self, connect: str, *, session_timeout_ms: int = 9_000) -> None:
-        """``connect`` is ``host:port,host:port/chroot``; the default chroot is /tidemark."""
+    access = OPEN
+    """TLS and user of the session."""
+
+    def __init__(
+        self, connect: str, *, session_timeout_ms: int = 9_000, access: ZkAccess = OPEN
+    ) -> None:
+        """``connect`` is ``host:port,host:port/chroot``; the default chroot is /tidemark. Raises
+        TlsError or ZkAccessError for files of ``access`` that cannot be used.
+        """
         self.connect = with_chroot(connect)
+        self.access = access
         self.session_timeout_ms = session_timeout_ms
         self._loop: asyncio.AbstractEventLoop | None = None
         self._state = SessionState.LOST
@@ -147,7 +165,10 @@ class ZkSession:
         self._state_changed = asyncio.Event()
         retry = KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=1.0)
         self._client = KazooClient(
-            hosts=self.connect, timeout=session_timeout_ms / 1000, connection_retry=retry
+            hosts=self.connect,
+            timeout=session_timeout_ms / 1000,
+            connection_retry=retry,
+            **kazoo_options(access),
         )
 
     @property
@@ -179,12 +200,25 @@ class ZkSession:
             async with asyncio.timeout(timeout_s):
                 await self.wait_connected()
                 await self.ensure_path("/")
+                await self.get("/")  # creating needs no right to read; all others do
         except TimeoutError:
             await self.stop()
             raise ZkUnavailableError(
                 f"no ZooKeeper server of {self.connect} answered within {timeout_s:g} s:"
-                " check that ZooKeeper runs there and that this host can reach it"
+                f" check that ZooKeeper runs there and that this host can reach it{self._hint}"
             ) from None
+        except ZkAccessError:
+            await self.stop()
+            raise
+
+    @property
+    def _hint(self) -> str:
+        if not self.access.has_tls:
+            return ""
+        return (
+            ", that its secureClientPort has this port, that zookeeper.ssl.ca.location has its"
+            " authority, and that it accepts the certificate of this process"
+        )
 
     async def stop(self) -> None:
         """End the session; its ephemeral znodes are removed at once."""

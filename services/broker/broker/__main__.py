@@ -10,6 +10,7 @@ from tidemark.runtime.event_loop import collect_young_garbage_only, new_event_lo
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.ops_http import OpsServer
 from tidemark.runtime.os_disk import raise_descriptor_limit
+from tidemark.runtime.server import channel_tls, make_secured_server
 from tidemark.runtime.service import run_process
 from tidemark.runtime.tracing import make_traces
 from tidemark.runtime.watchdog import Watchdog
@@ -38,9 +39,17 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
     traces = make_traces(SERVICE, file=config.tracing_file) if config.tracing_enable else None
     directories = await asyncio.to_thread(open_directories, config, budget.segments_a_directory)
     session = ZkSession(
-        config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
+        config.zookeeper_connect,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        access=config.zookeeper_access(),
     )
-    seams = machine_seams(session, ControllerClient(session))
+    tls = channel_tls(config)
+    seams = machine_seams(
+        session,
+        ControllerClient(session, tls=tls),
+        tls=tls,
+        make_server=make_secured_server(config, takes_clients=True),
+    )
     kept = {"slow_ms": config.slow_request_ms, "kept_max": config.slow_requests_max}
     times = None if traces is None else SpannedTimes(seams.clock, traces.tracer, **kept)
     service = BrokerService(config, directories, seams, times)

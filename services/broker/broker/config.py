@@ -9,6 +9,7 @@ from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.metadata import INTERNAL_LISTENER, PLAINTEXT, Endpoint
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
 from tidemark.runtime.access.authorization_config import AuthorizationConfig
+from tidemark.runtime.cluster_config import ClusterConfig
 from tidemark.runtime.service_config import Address, CommaList
 
 from broker.audit_config import BrokerAuditConfig
@@ -46,6 +47,7 @@ class BrokerConfig(
     ReadReplicaConfig,
     AuthorizationConfig,
     BrokerAuditConfig,
+    ClusterConfig,
 ):
     """A broker's configuration."""
 

@@ -6,6 +6,7 @@ import sys
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.ops_http import HttpServer, OpsServer
+from tidemark.runtime.server import make_secured_server
 from tidemark.runtime.service import run_process
 from tidemark.runtime.tls import ServerTls
 from tidemark.runtime.watchdog import Watchdog
@@ -26,7 +27,9 @@ from controller.shell.server import make_server
 async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
     """Run one replica until ``stop`` is set; then resign, and stop."""
     session = ZkSession(
-        config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
+        config.zookeeper_connect,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        access=config.zookeeper_access(),
     )
     clock = Clock()
     node = ControllerNode(config, session, clock)
@@ -44,7 +47,8 @@ async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
     )
     ops = OpsServer(config.ops_listen, metrics.registry, ready=node.problem)
     watchdog = Watchdog(metrics, limit_ms=config.event_loop_stall_ms)
-    async with watchdog, ops, rest, make_server(config.grpc_listen, node) as grpc_server:
+    server = make_server(config.grpc_listen, node, make_secured_server(config, takes_clients=False))
+    async with watchdog, ops, rest, server as grpc_server:
         await session.start(config.zookeeper_connect_timeout_ms / 1000)
         await grpc_server.set_serving(serving=True)
         node.election.grpc_endpoint = config.grpc_advertised or str(grpc_server.address)

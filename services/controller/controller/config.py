@@ -4,6 +4,7 @@ from typing import Final, Self
 
 from pydantic import Field, model_validator
 from tidemark.runtime.audit.config import AuditConfig
+from tidemark.runtime.cluster_config import ClusterConfig
 from tidemark.runtime.service_config import Address, CommaList, check_advertised
 
 from controller.rest_security_config import RestSecurityConfig
@@ -11,7 +12,7 @@ from controller.rest_security_config import RestSecurityConfig
 SERVICE: Final = "controller"
 
 
-class ControllerConfig(RestSecurityConfig, AuditConfig):
+class ControllerConfig(RestSecurityConfig, AuditConfig, ClusterConfig):
     """All options of a controller, with unit, bounds, default and meaning."""
 
     controller_id: int = Field(

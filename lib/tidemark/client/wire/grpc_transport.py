@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -12,6 +13,7 @@ from tidemark_wire.v1 import common_pb2, partition_store_pb2, partition_store_pb
 
 from tidemark.client.config import Address, Bootstrap, ClientConfig
 from tidemark.client.errors import (
+    ClientConfigError,
     ClientError,
     ConnectionLostError,
     RequestTimedOutError,
@@ -34,6 +36,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.channel import open_channel
+from tidemark.runtime.tls import ChannelTls, TlsError, tls_settings
 
 Answer = TypeVar("Answer")
 AppendStream = ExchangeStream[partition_store_pb2.AppendRequest, partition_store_pb2.AppendResponse]
@@ -61,7 +64,8 @@ class GrpcTransport:
         self._config = config
         self._group = group
         self._brokers: Mapping[int, Address] = {}
-        self._channels: dict[tuple[int, Address], grpc.aio.Channel] = {}
+        self._tls = _channel_tls(config)
+        self._channels: dict[tuple[int, Address, int], grpc.aio.Channel] = {}
         self._appends: dict[Address, AppendStream] = {}
         self._fetches: dict[tuple[Address, bool], FetchStream] = {}
         self._readers: set[asyncio.Task[None]] = set()
@@ -214,7 +218,7 @@ class GrpcTransport:
         for reader in self._readers:
             reader.cancel()
         here = os.getpid()
-        for (process, _), channel in self._channels.items():
+        for (process, *_), channel in self._channels.items():
             if process == here:
                 await channel.close(None)
         self._channels.clear()
@@ -293,10 +297,14 @@ class GrpcTransport:
         return address
 
     def _channel(self, address: Address) -> grpc.aio.Channel:
-        key = (os.getpid(), address)
+        """Return the channel to an address: with TLS, a new one once the files have changed."""
+        generation, credentials = (
+            (0, None) if self._tls is None else self._tls.newest(time.monotonic())
+        )
+        key = (os.getpid(), address, generation)
         channel = self._channels.get(key)
         if channel is None:
-            channel = self._channels[key] = open_channel(str(address))
+            channel = self._channels[key] = open_channel(str(address), credentials)
         return channel
 
     def _stub(self, address: Address) -> Any:
@@ -352,6 +360,16 @@ def _produce_outcome(
         answer.log_append_time_ms,
         answer.error_message or None,
     )
+
+
+def _channel_tls(config: ClientConfig) -> ChannelTls | None:
+    """Return the TLS of channels; None without. Raises ClientConfigError."""
+    if not config.uses_tls:
+        return None
+    try:
+        return ChannelTls(tls_settings(config))
+    except TlsError as problem:
+        raise ClientConfigError(ErrorCode.INVALID_CONFIG, str(problem)) from None
 
 
 def client_error(problem: grpc.aio.AioRpcError, where: str) -> ClientError:

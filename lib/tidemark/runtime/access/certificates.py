@@ -1,7 +1,7 @@
-"""Principal of a connection with mutual TLS, from the certificate that the handshake verified."""
+"""Principals of peers with mutual TLS, from the certificate that the handshake verified."""
 
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from cryptography import x509
 
@@ -21,8 +21,19 @@ def principal_of(connection: ssl.SSLObject | ssl.SSLSocket | None, mapper: Princ
     certificate = None if connection is None else connection.getpeercert(binary_form=True)
     if not certificate:
         return ANONYMOUS
+    return _principal(x509.load_der_x509_certificate, certificate, mapper)
+
+
+def principal_of_pem(certificate: bytes, mapper: PrincipalMapper) -> str:
+    """Return ``User:`` and the mapped name of a certificate in PEM. Raises NoPrincipalError."""
+    return _principal(x509.load_pem_x509_certificate, certificate, mapper)
+
+
+def _principal(
+    load: Callable[[bytes], x509.Certificate], certificate: bytes, mapper: PrincipalMapper
+) -> str:
     try:
-        subject = x509.load_der_x509_certificate(certificate).subject
+        subject = load(certificate).subject
         levels = [_attributes(level) for level in subject.rdns]
     except ValueError as problem:
         raise NoPrincipalError(f"the certificate's subject cannot be read: {problem}") from None

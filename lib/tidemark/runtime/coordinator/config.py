@@ -4,10 +4,11 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from tidemark.runtime.service_config import Address, ServiceConfig, check_advertised
+from tidemark.runtime.cluster_config import ClusterConfig
+from tidemark.runtime.service_config import Address, check_advertised
 
 
-class CoordinatorConfig(ServiceConfig):
+class CoordinatorConfig(ClusterConfig):
     """Options of a coordinator replica. A service gives ``grpc_listen`` its default."""
 
     coordinator_id: int = Field(

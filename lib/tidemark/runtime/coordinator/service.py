@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tidemark.runtime import supervised
+from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.coordinator.config import CoordinatorConfig
@@ -14,7 +15,12 @@ from tidemark.runtime.coordinator.node import CoordinatorNode
 from tidemark.runtime.coordinator_session import CoordinatorSession
 from tidemark.runtime.metrics import Metrics
 from tidemark.runtime.ops_http import OpsServer
-from tidemark.runtime.server import GrpcServer
+from tidemark.runtime.server import (
+    GrpcServer,
+    MakeGrpcServer,
+    channel_tls,
+    make_secured_server,
+)
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.witness import ProcessZnodes
@@ -25,6 +31,18 @@ log = logging.getLogger(__name__)
 
 ConfigT = TypeVar("ConfigT", bound=CoordinatorConfig)
 NodeT = TypeVar("NodeT", bound=CoordinatorNode[Any])
+ConfigT_contra = TypeVar("ConfigT_contra", bound=CoordinatorConfig, contravariant=True)
+NodeT_co = TypeVar("NodeT_co", bound=CoordinatorNode[Any], covariant=True)
+
+
+class MakeNode(Protocol[ConfigT_contra, NodeT_co]):
+    """The class of a service's node."""
+
+    def __call__(
+        self, config: ConfigT_contra, clock: Clock, metrics: Metrics, *, channels: ChannelPool
+    ) -> NodeT_co:
+        """Make a node, which closes the channels."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +51,8 @@ class CoordinatorParts(Generic[ConfigT, NodeT]):
 
     service: str
     kind: str
-    make_node: Callable[[ConfigT, Clock, Metrics], NodeT]
-    make_server: Callable[[str, NodeT], GrpcServer]
+    make_node: MakeNode[ConfigT, NodeT]
+    make_server: Callable[[str, NodeT, MakeGrpcServer], GrpcServer]
 
 
 async def serve_coordinator(
@@ -42,15 +60,21 @@ async def serve_coordinator(
 ) -> None:
     """Run one replica until ``stop`` is set; then answer the requests under way, and stop."""
     metrics = Metrics(parts.service)
-    node = parts.make_node(config, Clock(), metrics)
+    tls = channel_tls(config)
+    node = parts.make_node(config, Clock(), metrics, channels=ChannelPool(tls))
     zookeeper = ZkSession(
-        config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
+        config.zookeeper_connect,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        access=config.zookeeper_access(),
     )
     measure_session(zookeeper, metrics)
-    controller = ControllerClient(zookeeper)
+    controller = ControllerClient(zookeeper, tls=tls)
     ops = OpsServer(config.ops_listen, metrics.registry, ready=node.problem)
     watchdog = Watchdog(metrics, limit_ms=config.event_loop_stall_ms)
-    async with watchdog, ops, parts.make_server(config.grpc_listen, node) as grpc_server:
+    server = parts.make_server(
+        config.grpc_listen, node, make_secured_server(config, takes_clients=False)
+    )
+    async with watchdog, ops, server as grpc_server:
         if not await _started(zookeeper, config, stop):
             return
         session = CoordinatorSession(
@@ -60,7 +84,8 @@ async def serve_coordinator(
             coordinator_id=config.coordinator_id,
             grpc_endpoint=config.grpc_advertised or str(grpc_server.address),
         )
-        supervised.announce(ProcessZnodes(zookeeper.connect, session.live_path))
+        access = zookeeper.access
+        supervised.announce(ProcessZnodes(zookeeper.connect, session.live_path, access=access))
         try:
             await _serve_until(stop, node, session, grpc_server)
         finally:

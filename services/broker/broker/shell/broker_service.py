@@ -74,7 +74,10 @@ class BrokerService:
         """Znodes that this process leaves behind if it ends without closing its session."""
         live = zk_paths.LiveBroker(self.server.facts.broker_id, self.incarnation_id)
         ended = zk_paths.encode({}).decode()
-        return ProcessZnodes(self._session.connect, live.path, live.ended_path, ended)
+        session = self._session
+        return ProcessZnodes(
+            session.connect, live.path, live.ended_path, ended, access=session.access
+        )
 
     def _rejoin(self) -> None:
         self.membership.rejoin()

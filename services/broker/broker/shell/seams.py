@@ -20,6 +20,7 @@ from tidemark.runtime.event_loop import keep_what_is_loaded
 from tidemark.runtime.os_disk import OsDisk
 from tidemark.runtime.server import make_grpc_server
 from tidemark.runtime.threads import started_threads
+from tidemark.runtime.tls import ChannelTls
 from tidemark.runtime.worker_pool import WorkerPool
 from tidemark.runtime.zk_session import ZkSession
 from tidemark.storage.disk import Disk
@@ -88,17 +89,22 @@ class Seams:
 
 
 def machine_seams(
-    session: ZkSession, controller: ControllerClient, *, clock: Clock | None = None
+    session: ZkSession,
+    controller: ControllerClient,
+    *,
+    clock: Clock | None = None,
+    tls: ChannelTls | None = None,
+    make_server: MakeGrpcServer = make_grpc_server,
 ) -> Seams:
-    """Return the seams of the real machine."""
+    """Return the seams of the real machine. Without ``tls``, gRPC channels are in plain text."""
     return Seams(
         clock=clock or Clock(),
         dice=random.SystemRandom(),
         session=session,
         controller=controller,
-        channels=ChannelPool(),
+        channels=ChannelPool(tls),
         connect_leader=LeaderConnection.open,
-        make_grpc_server=make_grpc_server,
+        make_grpc_server=make_server,
         make_workers=WorkerPool,
         make_threads=started_threads,
         opener=_opener,

@@ -50,22 +50,31 @@ class BrokerCalls:
     """Calls to brokers, for all requests of one controller."""
 
     def __init__(
-        self, image: Callable[[], ClusterImage], clock: Clock, *, timeout_ms: int, change_ms: int
+        self,
+        image: Callable[[], ClusterImage],
+        clock: Clock,
+        *,
+        timeout_ms: int,
+        change_ms: int,
+        channels: ChannelPool,
+        grpc_security: Mapping[str, str],
     ) -> None:
         """``timeout_ms`` is the deadline of a call to a given broker, ``change_ms`` that of a
-        change.
+        change. ``channels`` go to brokers, and are closed here; clients over gRPC get
+        ``grpc_security``.
         """
         self._image = image
         self._clock = clock
         self.timeout_ms = timeout_ms
         self.change_ms = change_ms
+        self.grpc_security: Mapping[str, Any] = grpc_security
         config = ClientConfig(
             client_id=CLIENT_ID,
             request_timeout_ms=timeout_ms,
             connections_setup_timeout_ms=timeout_ms,
         )
         self._pool = ConnectionPool(config)
-        self._channels = ChannelPool()
+        self._channels = channels
         self._slots: dict[BrokerId, asyncio.Semaphore] = {}
         self._late_at: dict[BrokerId, int] = {}
         self._clients = asyncio.Semaphore(CLIENTS_MAX)

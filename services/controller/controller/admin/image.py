@@ -11,6 +11,7 @@ from tidemark.model.metadata import ClusterImage
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_follower import MetadataFollower
+from tidemark.runtime.tls import ChannelTls
 from tidemark.runtime.zk_session import ZkSession
 
 from controller.shell.node import ControllerNode
@@ -19,8 +20,12 @@ from controller.shell.node import ControllerNode
 class ImageSource:
     """Latest metadata of one controller, active or not."""
 
-    def __init__(self, node: ControllerNode, session: ZkSession) -> None:
+    def __init__(
+        self, node: ControllerNode, session: ZkSession, tls: ChannelTls | None = None
+    ) -> None:
+        """``tls`` is that of gRPC channels; None: plain text."""
         self._node = node
+        self._tls = tls
         self._session = session
         self._followed = ClusterImage()
         self._follower: MetadataFollower | None = None
@@ -50,7 +55,7 @@ class ImageSource:
 
     async def _follow(self) -> None:
         """Follow until this controller becomes active; its own image is then the later one."""
-        client = ControllerClient(self._session)
+        client = ControllerClient(self._session, tls=self._tls)
         self._follower = MetadataFollower(
             client, MetadataCache(), subscriber=f"controller-{self._node.controller_id}"
         )

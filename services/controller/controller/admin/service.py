@@ -7,7 +7,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from tidemark.model.authorization import Requester
+from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
+from tidemark.runtime.server import channel_tls
 from tidemark.runtime.zk_session import ZkSession
 
 from controller.admin.access_rules import AccessRules
@@ -68,7 +70,8 @@ class AdminService:
         self._node = node
         self._clock = clock
         self._session = session
-        self._image = ImageSource(node, session)
+        self._tls = channel_tls(config)
+        self._image = ImageSource(node, session, self._tls)
         self._tasks = asyncio.TaskGroup()
         self._running: list[asyncio.Task[None]] = []
         self._shared: Shared | None = None
@@ -82,6 +85,8 @@ class AdminService:
             self._clock,
             timeout_ms=config.rest_node_timeout_ms,
             change_ms=config.rest_change_timeout_ms,
+            channels=ChannelPool(self._tls),
+            grpc_security=config.grpc_client_security(),
         )
         self._shared = Shared(
             node=self._node,

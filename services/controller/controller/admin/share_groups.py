@@ -206,6 +206,7 @@ async def share_views(ctx: AdminContext) -> AsyncIterator[ShareViews]:
             request_timeout_ms=ctx.brokers.timeout_ms,
             default_api_timeout_ms=ctx.brokers.change_ms,
             unknown_topic_grace_ms=1,
+            **ctx.brokers.grpc_security,
         ) as views:
             yield views
     except ClientError as problem:

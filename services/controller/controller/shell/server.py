@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from tidemark.runtime.server import GrpcServer, make_grpc_server
+from tidemark.runtime.server import GrpcServer, MakeGrpcServer, make_grpc_server
 from tidemark_wire.v1 import controller_pb2 as pb
 from tidemark_wire.v1 import controller_pb2_grpc
 
@@ -35,10 +35,12 @@ def _bound(
     return serve
 
 
-def make_server(listen: str, node: ControllerNode) -> GrpcServer:
+def make_server(
+    listen: str, node: ControllerNode, make: MakeGrpcServer = make_grpc_server
+) -> GrpcServer:
     """Return the gRPC server of one replica. It listens once it is entered."""
     service = ControllerService(node)
-    return make_grpc_server(
+    return make(
         listen,
         [SERVICE_NAME],
         lambda server: add_service(service, server),

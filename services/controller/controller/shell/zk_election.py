@@ -124,6 +124,7 @@ class ZkElection:
             zk_paths.CONTROLLER,
             guard=zk_paths.CONTROLLER_EPOCH,
             guard_version=term.epoch_version,
+            access=self._session.access,
         )
 
     async def _read_epoch(self) -> tuple[ControllerEpoch, int]:

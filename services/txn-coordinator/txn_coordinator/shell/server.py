@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tidemark.runtime.coordinator.server import CountedService
-from tidemark.runtime.server import GrpcServer, make_grpc_server
+from tidemark.runtime.server import GrpcServer, MakeGrpcServer, make_grpc_server
 from tidemark_wire.v1 import txn_pb2 as pb
 from tidemark_wire.v1 import txn_pb2_grpc
 
@@ -24,7 +24,9 @@ class TransactionCoordinatorService(CountedService):
         super().__init__(node, HANDLERS)
 
 
-def make_server(listen: str, node: TxnCoordinatorNode) -> GrpcServer:
+def make_server(
+    listen: str, node: TxnCoordinatorNode, make: MakeGrpcServer = make_grpc_server
+) -> GrpcServer:
     """Return the gRPC server of one replica. It listens once it is entered."""
     service = TransactionCoordinatorService(node)
-    return make_grpc_server(listen, [SERVICE_NAME], lambda server: add_service(service, server))
+    return make(listen, [SERVICE_NAME], lambda server: add_service(service, server))

@@ -87,7 +87,23 @@ def test_an_admin_call_has_a_deadline() -> None:
         ({"sasl_username": "a", "sasl_password": "b"}, "has no login"),
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "without TLS"),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}, "must be one of SCRAM"),
-        ({"security_protocol": "SSL", "transport": "grpc"}, "needs transport='kafka'"),
+        (
+            {
+                "security_protocol": "SSL",
+                "transport": "grpc",
+                "ssl_endpoint_identification_algorithm": "none",
+            },
+            "gRPC always checks the host name",
+        ),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                "transport": "grpc",
+                "sasl_username": "a",
+                "sasl_password": "b",
+            },
+            "needs transport='kafka'",
+        ),
     ],
 )
 def test_a_bad_login_is_refused_before_it_connects(settings: dict[str, str], words: str) -> None:

@@ -1,8 +1,10 @@
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from tidemark.runtime import tls
 from tidemark.runtime.channel_pool import (
     CallFailedError,
     ChannelPool,
@@ -10,6 +12,7 @@ from tidemark.runtime.channel_pool import (
 )
 from tidemark_wire.v1.txn_pb2 import ListTransactionsRequest
 from tidemark_wire.v1.txn_pb2_grpc import TransactionCoordinatorStub
+from unit.pem_files import PemFiles
 from waiting import PATIENCE_S
 
 
@@ -31,6 +34,42 @@ def test_beyond_the_bound_the_channel_longest_unused_goes() -> None:
         await pool.channel("127.0.0.1:3")
         assert await pool.channel("127.0.0.1:1") is first
         assert await pool.channel("127.0.0.1:2") is not second
+        await pool.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.feature("SE09")
+def test_with_new_files_a_peer_gets_a_new_channel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "LOOK_S", 0.0)
+    files = PemFiles(tmp_path)
+
+    async def scenario() -> None:
+        pool = ChannelPool(tls.ChannelTls(files.identity))
+        first = await pool.channel("127.0.0.1:1")
+        assert await pool.channel("127.0.0.1:1") is first
+        files.issue()
+        assert await pool.channel("127.0.0.1:1") is not first
+        assert first.get_state() is grpc.ChannelConnectivity.IDLE  # still open
+        await pool.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.feature("SE09")
+def test_files_that_cannot_be_used_leave_the_channel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "LOOK_S", 0.0)
+    files = PemFiles(tmp_path)
+
+    async def scenario() -> None:
+        pool = ChannelPool(tls.ChannelTls(files.identity))
+        first = await pool.channel("127.0.0.1:1")
+        files.key.write_text("half")
+        assert await pool.channel("127.0.0.1:1") is first
         await pool.close()
 
     asyncio.run(scenario())

@@ -3,8 +3,14 @@
 import pytest
 from tidemark.runtime import supervised
 from tidemark.runtime.witness import ProcessZnodes
+from tidemark.runtime.zk_access import ZkAccess
 
-ZNODES = ProcessZnodes("zookeeper:2181/tidemark", "/brokers/live/1-aa", "/brokers/ended/1-aa")
+ZNODES = ProcessZnodes(
+    "zookeeper:2181/tidemark",
+    "/brokers/live/1-aa",
+    "/brokers/ended/1-aa",
+    access=ZkAccess(has_tls=True, ca="/ca.pem", digest_file="/digest", sets_acls=True),
+)
 
 
 def test_znodes_are_read_as_they_were_announced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -13,6 +19,15 @@ def test_znodes_are_read_as_they_were_announced(monkeypatch: pytest.MonkeyPatch)
         supervised.announce(ProcessZnodes("elsewhere/" + "x" * 1_000, "/one"))
         supervised.announce(ZNODES)
         assert supervised.read(file.fileno()) == ZNODES
+
+
+def test_names_that_are_too_long_are_as_if_nothing_was_announced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with supervised.make_file() as file:
+        monkeypatch.setenv(supervised.DESCRIPTOR_VARIABLE, str(file.fileno()))
+        supervised.announce(ZNODES._replace(access=ZkAccess(digest_file="/" + "x" * 5_000)))
+        assert supervised.read(file.fileno()) is None
 
 
 def test_a_process_that_announced_nothing_left_nothing() -> None:

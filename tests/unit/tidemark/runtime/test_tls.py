@@ -177,6 +177,12 @@ def test_a_password_that_does_not_fit_is_said_and_not_shown(files: PemFiles, pas
     assert "barley" not in said
 
 
+def test_between_processes_a_key_has_no_password(files: PemFiles) -> None:
+    files.encrypt_key("open sesame")
+    said = refused(files.identity._replace(prefix="grpc."))
+    assert said.startswith(f"grpc.ssl.key.location: {files.key} needs a password; store it without")
+
+
 def test_a_truncated_certificate_is_refused(files: PemFiles) -> None:
     files.certificate.write_bytes(files.certificate.read_bytes()[:200])
     assert refused(files.identity).startswith(f"ssl.certificate.location: {files.certificate} with")

@@ -5,7 +5,7 @@ The same answers as Kafka's Metadata and InitProducerId give, with gRPC addresse
 
 from typing import Final
 
-from tidemark.model.authorization import CLUSTER, Operation, topic_resource
+from tidemark.model.authorization import CLUSTER, Operation, ResourceType, topic_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER, NO_PRODUCER
 from tidemark.model.metadata import PartitionImage
@@ -83,9 +83,10 @@ class Descriptions:
         self, caller: Caller, _request: pb.InitProducerIdRequest
     ) -> pb.InitProducerIdResponse:
         """Return a new producer id with epoch 0 (KIP-98)."""
-        if not self._facts.authorizer.authorize(
+        authorizer = self._facts.authorizer
+        if not authorizer.authorize(
             caller.requester, Operation.IDEMPOTENT_WRITE, CLUSTER
-        ):
+        ) and not authorizer.authorize_any(caller.requester, Operation.WRITE, ResourceType.TOPIC):
             return _no_producer(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "may not write idempotently"
             )

@@ -8,12 +8,11 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote
 
 import grpc.aio
-from tidemark.model.authorization import PROCESS, Requester
+from tidemark.model.authorization import Requester
+from tidemark.runtime.peers import PEER
 from tidemark.runtime.telemetry import REQUEST_ID
 
 END_OF_STREAM: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
-
-"""Principal of every caller until callers are authenticated; the name is Kafka's."""
 
 
 class PeerGoneError(Exception):
@@ -51,7 +50,7 @@ def host_of(peer: str) -> str:
 def caller_of(context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:
     """Return the caller, from the RPC's context."""
     peer = context.peer()
-    return Caller(Requester(PROCESS, host_of(peer)), peer, REQUEST_ID.get())
+    return Caller(Requester(PEER.get(), host_of(peer)), peer, REQUEST_ID.get())
 
 
 async def receive(context: StreamContext) -> Any:

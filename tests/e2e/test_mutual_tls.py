@@ -1,0 +1,264 @@
+"""Processes of a cluster that meet under mutual TLS, and strangers who do not get in."""
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
+from cryptography import x509
+from e2e.mutual import CHROOT, DIGEST, MutualCluster, mutual_cluster
+from kazoo.exceptions import NoAuthError
+from kazoo.security import OPEN_ACL_UNSAFE
+from tidemark.cli.dev.layout import HOST
+from tidemark.client import sync
+from tidemark.client.errors import ClientError
+from tidemark.model.errors import ErrorCode
+from tidemark.runtime.zk_session import ZkAccessError, ZkSession
+from tidemark_wire.v1 import controller_pb2, share_pb2, txn_pb2
+from waiting import PATIENCE_S, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+CALLED = {
+    "controller-1": controller_pb2.DESCRIPTOR.services_by_name["Controller"],
+    "controller-2": controller_pb2.DESCRIPTOR.services_by_name["Controller"],
+    "txn-coordinator-1": txn_pb2.DESCRIPTOR.services_by_name["TransactionCoordinator"],
+    "share-coordinator-1": share_pb2.DESCRIPTOR.services_by_name["ShareCoordinator"],
+    "broker-1": txn_pb2.DESCRIPTOR.services_by_name["TransactionMarkers"],
+}
+"""A service of each process that has only other processes as callers."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutualCluster]:
+    with mutual_cluster(tmp_path_factory.mktemp("mutual")) as started:
+        for name in ("orders", "rotated", "secret"):
+            create(started, name)
+        allow(started, "alice", "orders")
+        allow(started, "alice", "rotated")
+        yield started
+
+
+def create(cluster: MutualCluster, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.kafka()})
+    for made in admin.create_topics([NewTopic(topic, 1, 3)]).values():
+        made.result(PATIENCE_S)
+
+
+def allow(cluster: MutualCluster, user: str, topic: str) -> None:
+    acl = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        f"User:{user}",
+        "*",
+        AclOperation.ALL,
+        AclPermissionType.ALLOW,
+    )
+    cluster_acl = AclBinding(
+        ResourceType.BROKER,
+        "kafka-cluster",
+        ResourcePatternType.LITERAL,
+        f"User:{user}",
+        "*",
+        AclOperation.DESCRIBE,
+        AclPermissionType.ALLOW,
+    )
+    admin = AdminClient({"bootstrap.servers": cluster.kafka()})
+    for made in admin.create_acls([acl, cluster_acl]).values():
+        made.result(PATIENCE_S)
+
+
+def outcome(channel: grpc.Channel, service: Any, method: Any) -> grpc.StatusCode:
+    """How a call with an empty request ends."""
+    path = f"/{service.full_name}/{method.name}"
+    try:
+        if method.server_streaming:
+            calls = channel.stream_stream(path, None, None)
+            next(iter(calls(iter([b""]), timeout=PATIENCE_S)))
+        else:
+            channel.unary_unary(path, None, None)(b"", timeout=PATIENCE_S)
+    except grpc.RpcError as refused:
+        return refused.code()
+    return grpc.StatusCode.OK
+
+
+def address(cluster: MutualCluster, name: str) -> str:
+    return f"{HOST}:{cluster.layout.member(name).ports['grpc']}"
+
+
+# -- gRPC
+
+
+@pytest.mark.feature("SE09")
+@pytest.mark.parametrize("name", CALLED)
+def test_a_certificate_of_the_same_authority_is_no_process(
+    cluster: MutualCluster, name: str
+) -> None:
+    service = CALLED[name]
+    stranger = cluster.identity("mallory").credentials()
+    with grpc.secure_channel(address(cluster, name), stranger) as channel:
+        found = {one.name: outcome(channel, service, one) for one in service.methods}
+    assert set(found.values()) == {grpc.StatusCode.PERMISSION_DENIED}, found
+
+
+@pytest.mark.feature("SE09")
+@pytest.mark.parametrize("name", CALLED)
+def test_without_a_certificate_there_is_no_connection(cluster: MutualCluster, name: str) -> None:
+    anonymous = grpc.ssl_channel_credentials(Path(cluster.node.ca).read_bytes())
+    service = CALLED[name]
+    for credentials in (anonymous, None):
+        with (
+            grpc.insecure_channel(address(cluster, name))
+            if credentials is None
+            else grpc.secure_channel(address(cluster, name), credentials)
+        ) as channel:
+            assert outcome(channel, service, service.methods[0]) is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.feature("SE09")
+def test_a_client_over_grpc_may_do_what_acls_allow_its_certificate(cluster: MutualCluster) -> None:
+    alice, mallory = (cluster.identity(name).client() for name in ("alice", "mallory"))
+    with sync.Producer(cluster.grpc(), transport="grpc", **alice) as producer:
+        assert producer.send("orders", b"mine").offset >= 0
+        with pytest.raises(ClientError) as refused:
+            producer.send("secret", b"not mine")
+    assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    with (
+        pytest.raises(ClientError, match="AUTHORIZATION_FAILED"),
+        sync.Producer(cluster.grpc(), transport="grpc", **mallory) as producer,
+    ):
+        producer.send("orders", b"not mine")
+
+
+def shown_serial(cluster: MutualCluster, name: str) -> int:
+    """Serial number of the certificate that a process shows to a new connection."""
+    context = ssl.create_default_context(cafile=cluster.node.ca)
+    context.load_cert_chain(cluster.node.certificate, cluster.node.key)
+    context.set_alpn_protocols(["h2"])
+    port = cluster.layout.member(name).ports["grpc"]
+    with (
+        socket.create_connection((HOST, port), PATIENCE_S) as plain,
+        context.wrap_socket(plain, server_hostname=HOST) as secured,
+    ):
+        shown = secured.getpeercert(binary_form=True)
+    assert shown is not None
+    return x509.load_der_x509_certificate(shown).serial_number
+
+
+@pytest.mark.feature("SE09")
+def test_certificates_are_replaced_under_load_without_a_failed_request(
+    cluster: MutualCluster,
+) -> None:
+    alice = cluster.identity("alice")
+    sent, stop, failures = [0], threading.Event(), list[ClientError]()
+
+    def load() -> None:
+        try:
+            with sync.Producer(cluster.grpc(), transport="grpc", **alice.client()) as producer:
+                while not stop.is_set():
+                    producer.send("rotated", b"under load")
+                    sent[0] += 1
+        except ClientError as problem:
+            failures.append(problem)
+
+    worker = threading.Thread(target=load)
+    worker.start()
+    try:
+        wait_for(lambda: sent[0] > 10 or failures)
+        before = shown_serial(cluster, "broker-1")
+        cluster.node.renew()
+        alice.renew()
+        wait_for(lambda: before not in {shown_serial(cluster, name) for name in CALLED})
+        create(cluster, f"made-after-{sent[0]}")
+        seen = sent[0]
+        wait_for(lambda: sent[0] > seen + 10 or failures)
+    finally:
+        stop.set()
+        worker.join()
+    assert failures == []
+
+
+@pytest.mark.feature("SE09", "SE10")
+def test_a_controller_that_is_killed_is_replaced(cluster: MutualCluster) -> None:
+    def active() -> str:
+        with cluster.zookeeper(DIGEST) as client:
+            path = f"{CHROOT}/controller"
+            return client.get(path)[0].decode() if client.exists(path) else ""
+
+    def port(name: str) -> str:
+        return str(cluster.layout.member(name).ports["grpc"])
+
+    killed = next(name for name in ("controller-1", "controller-2") if port(name) in active())
+    cluster.kill(killed)
+    wait_for(lambda: not cluster.is_supervised(killed))
+    assert "not recorded" not in cluster.log(killed)  # over TLS, and as the cluster's user
+    wait_for(lambda: port(killed) not in active())
+    create(cluster, "made-by-the-next-controller")
+    cluster.restart(killed)
+
+
+# -- ZooKeeper
+
+
+def every_path(client: Any, path: str) -> Iterator[str]:
+    yield path
+    for name in client.get_children(path):
+        yield from every_path(client, f"{path}/{name}")
+
+
+def allowed(client: Any, path: str) -> list[str]:
+    """What a client may do to a znode; a znode that is gone allows nothing."""
+    attempts: dict[str, Callable[[], Any]] = {
+        "read": lambda: client.get(path),
+        "list": lambda: client.get_children(path),
+        "read the ACL of": lambda: client.get_acls(path),
+        "write": lambda: client.set(path, b"mine"),
+        "create below": lambda: client.create(f"{path}/mine"),
+        "take over": lambda: client.set_acls(path, OPEN_ACL_UNSAFE),
+    }
+    found = []
+    for what, attempt in attempts.items():
+        try:
+            attempt()
+        except NoAuthError:
+            continue
+        found.append(f"{what} {path}")
+    return found
+
+
+@pytest.mark.feature("SE10")
+@pytest.mark.parametrize("credential", [None, "tidemark:guessed", "mallory:of-the-cluster"])
+def test_a_stranger_neither_reads_nor_writes_any_znode(
+    cluster: MutualCluster, credential: str | None
+) -> None:
+    with cluster.zookeeper(DIGEST) as ours, cluster.zookeeper(credential) as theirs:
+        paths = list(every_path(ours, CHROOT))
+        assert len(paths) > 20
+        assert [what for path in paths for what in allowed(theirs, path)] == []
+
+
+@pytest.mark.feature("SE10")
+def test_a_wrong_user_is_told_what_to_check(cluster: MutualCluster, tmp_path: Path) -> None:
+    wrong = tmp_path / "digest"
+    wrong.write_text("tidemark:guessed")
+
+    async def start() -> None:
+        await ZkSession(cluster.zookeeper_connect, access=cluster.access(wrong)).start()
+
+    with pytest.raises(ZkAccessError, match=r"ZooKeeper refuses .* check zookeeper\.digest\.file"):
+        asyncio.run(start())
