@@ -110,6 +110,10 @@ class MutualCluster(Cluster):
         broker = {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
+            "listener.security.protocol.map": "INTERNAL:SSL",
+            "listener.name.internal.ssl.client.auth": "required",
+            "listener.name.internal.ssl.principal.mapping.rules": FIRST_NAME,
+            **self.node.options("listener.name.internal.ssl"),
         }
         return {kind: {**common, **(broker if kind == "broker" else {})} for kind in KINDS}
 

@@ -1,15 +1,19 @@
 """Processes of a cluster that meet under mutual TLS, and strangers who do not get in."""
 
 import asyncio
+import contextlib
+import json
 import socket
 import ssl
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -210,6 +214,55 @@ def test_a_controller_that_is_killed_is_replaced(cluster: MutualCluster) -> None
     wait_for(lambda: port(killed) not in active())
     create(cluster, "made-by-the-next-controller")
     cluster.restart(killed)
+
+
+# -- the listener INTERNAL
+
+
+def internal(cluster: MutualCluster, files: dict[str, str]) -> AdminClient:
+    """A client of the listener for other brokers."""
+    port = cluster.layout.member("broker-1").ports["internal"]
+    own = {"ssl.ca.location": cluster.node.ca, **files}
+    return AdminClient({"bootstrap.servers": f"{HOST}:{port}", "security.protocol": "ssl", **own})
+
+
+@pytest.mark.feature("SE09")
+def test_brokers_replicate_over_tls(cluster: MutualCluster) -> None:
+    producer = Producer({"bootstrap.servers": cluster.kafka(), "acks": "all"})
+    for _ in range(100):
+        producer.produce("secret", bytes(100_000))
+    assert producer.flush(PATIENCE_S) == 0
+    described = AdminClient({"bootstrap.servers": cluster.kafka()}).list_topics("secret")
+    (partition,) = described.topics["secret"].partitions.values()
+    assert sorted(partition.isrs) == [1, 2, 3]
+
+
+@pytest.mark.feature("SE09")
+def test_a_stranger_at_the_internal_listener_is_no_process(cluster: MutualCluster) -> None:
+    port = cluster.layout.member("broker-1").ports["internal"]
+    nobody = ssl.create_default_context(cafile=cluster.node.ca)
+    with (
+        socket.create_connection((HOST, port), PATIENCE_S) as plain,
+        contextlib.suppress(ssl.SSLError, ConnectionError),
+        nobody.wrap_socket(plain, server_hostname=HOST) as secured,
+    ):
+        assert secured.recv(1) == b""  # closed, if not with an alert
+    stranger = internal(cluster, cluster.identity("mallory").options("ssl"))
+    assert "secret" not in stranger.list_topics(timeout=PATIENCE_S).topics
+    (made,) = stranger.create_topics([NewTopic("theirs", 1, 1)]).values()
+    with pytest.raises(KafkaException) as refused:
+        made.result(PATIENCE_S)
+    assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.feature("SE09")
+def test_rest_reaches_brokers_over_tls(cluster: MutualCluster) -> None:
+    port = cluster.layout.member("controller-1").ports["rest"]
+    with urllib.request.urlopen(f"http://{HOST}:{port}/v3/clusters", timeout=PATIENCE_S) as answer:
+        found = json.load(answer)["data"][0]["cluster_id"]
+    url = f"http://{HOST}:{port}/v3/clusters/{found}/brokers/1/configs"
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+        assert json.load(answer)["data"]
 
 
 # -- ZooKeeper

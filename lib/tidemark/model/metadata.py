@@ -39,6 +39,8 @@ COORDINATOR_KINDS: Final = (TXN, SHARE)
 
 PLAINTEXT: Final = "PLAINTEXT"
 """Kafka's name of the security protocol of a listener without TLS."""
+SSL: Final = "SSL"
+"""Kafka's name of the security protocol of a listener with TLS and without SASL."""
 INTERNAL_LISTENER: Final = "INTERNAL"
 """Name of the listener for other brokers."""
 
@@ -53,6 +55,11 @@ class Endpoint:
     host: str
     port: int
     security_protocol: str = PLAINTEXT
+
+    @property
+    def uses_tls(self) -> bool:
+        """True if the listener's protocol is SSL."""
+        return self.security_protocol == SSL
 
 
 class InternalTopic(NamedTuple):
@@ -94,10 +101,11 @@ class BrokerImage:
         """Return the endpoint from which followers fetch: listener INTERNAL, else the first one
         without TLS; None if there is neither.
         """
-        plain = [point for point in self.endpoints if point.security_protocol == PLAINTEXT]
-        return next((point for point in plain if point.listener == INTERNAL_LISTENER), None) or (
-            plain[0] if plain else None
-        )
+        internal = self.endpoint(INTERNAL_LISTENER)
+        if internal is not None and internal.security_protocol in (PLAINTEXT, SSL):
+            return internal
+        plain = (point for point in self.endpoints if point.security_protocol == PLAINTEXT)
+        return next(plain, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import sys
 
+from tidemark.model.metadata import INTERNAL_LISTENER
 from tidemark.runtime import supervised
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.event_loop import collect_young_garbage_only, new_event_loop
@@ -12,6 +13,7 @@ from tidemark.runtime.ops_http import OpsServer
 from tidemark.runtime.os_disk import raise_descriptor_limit
 from tidemark.runtime.server import channel_tls, make_secured_server
 from tidemark.runtime.service import run_process
+from tidemark.runtime.tls import TlsSettings, tls_settings
 from tidemark.runtime.tracing import make_traces
 from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.zk_metrics import measure_session
@@ -49,6 +51,7 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
         ControllerClient(session, tls=tls),
         tls=tls,
         make_server=make_secured_server(config, takes_clients=True),
+        leader_tls=_leader_tls(config),
     )
     kept = {"slow_ms": config.slow_request_ms, "kept_max": config.slow_requests_max}
     times = None if traces is None else SpannedTimes(seams.clock, traces.tracer, **kept)
@@ -66,6 +69,12 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
         if traces is not None:
             await asyncio.to_thread(traces.close)
         directories.unlock()
+
+
+def _leader_tls(config: BrokerConfig) -> TlsSettings | None:
+    """Return the files of the listener INTERNAL, for the connections to those of others."""
+    files = config.security_of(INTERNAL_LISTENER)
+    return tls_settings(files) if files.ssl_certificate_location else None
 
 
 def _ops(config: BrokerConfig, server: BrokerServer, metrics: Metrics) -> OpsServer:

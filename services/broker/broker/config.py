@@ -6,7 +6,7 @@ from typing import Any, Final
 from pydantic import Field, model_validator
 from tidemark.model.broker_configs import contradiction
 from tidemark.model.config_values import InvalidConfigError
-from tidemark.model.metadata import INTERNAL_LISTENER, PLAINTEXT, Endpoint
+from tidemark.model.metadata import INTERNAL_LISTENER, PLAINTEXT, SSL, Endpoint
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
 from tidemark.runtime.access.authorization_config import AuthorizationConfig
 from tidemark.runtime.cluster_config import ClusterConfig
@@ -17,7 +17,7 @@ from broker.coarse_times import CoarseTimesConfig
 from broker.coordination_config import CoordinationConfig
 from broker.core.batch_rules import BATCH_RECORDS_MAX
 from broker.dynamic_config import DynamicConfig
-from broker.listener_address import PROTOCOLS, SASL_SSL, SSL, Listener, protocol_named
+from broker.listener_address import PROTOCOLS, SASL_SSL, Listener, protocol_named
 from broker.login_config import OAUTHBEARER, ONLY_WITH_TLS
 from broker.metrics_config import MetricsConfig
 from broker.read_replica_config import ReadReplicaConfig
@@ -362,11 +362,8 @@ class BrokerConfig(
                     f"listener {one.name}: {one.security_protocol} is not a security protocol;"
                     f" there are {', '.join(PROTOCOLS)}"
                 )
-            if one.security_protocol != PLAINTEXT and one.name == INTERNAL_LISTENER:
-                raise ValueError(
-                    f"listener {INTERNAL_LISTENER}: brokers do not speak {one.security_protocol}"
-                    f" with one another yet; give it {PLAINTEXT} in a private network"
-                )
+            if one.name == INTERNAL_LISTENER:
+                self._check_internal(one)
         if self.authorizer_class_name and INTERNAL_LISTENER not in {one.name for one in listeners}:
             raise ValueError(
                 f"authorizer.class.name needs a listener {INTERNAL_LISTENER}, over which brokers"
@@ -380,6 +377,20 @@ class BrokerConfig(
                 raise ValueError(
                     f"a listener with {SSL} or {SASL_SSL} needs ssl.certificate.location"
                 )
+
+    def _check_internal(self, listener: Listener) -> None:
+        """Raise ValueError if brokers could not replicate over a listener."""
+        if listener.speaks_sasl:
+            raise ValueError(
+                f"listener {listener.name}: brokers do not log in with one another; give it {SSL},"
+                f" and ssl.client.auth=required, or {PLAINTEXT} in a private network"
+            )
+        required = self.security_of(listener.name).ssl_client_auth == "required"
+        if listener.speaks_tls and self.authorizer_class_name and not required:
+            raise ValueError(
+                f"listener {listener.name} with {SSL}: brokers show who they are by certificates;"
+                f" set listener.name.{listener.name.lower()}.ssl.client.auth=required"
+            )
 
     def _check_mechanisms(self, listener: Listener) -> None:
         """Raise ValueError if a listener would serve no mechanism, or not what it names itself."""

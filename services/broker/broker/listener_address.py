@@ -2,10 +2,9 @@
 
 from typing import Final, NamedTuple
 
-from tidemark.model.metadata import PLAINTEXT
+from tidemark.model.metadata import PLAINTEXT, SSL
 from tidemark.runtime.service_config import HostPort
 
-SSL: Final = "SSL"
 SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
 SASL_SSL: Final = "SASL_SSL"
 PROTOCOLS: Final = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)

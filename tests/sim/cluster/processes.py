@@ -15,6 +15,7 @@ from broker.shell.start import OpenedDirectories, load_directories
 from controller.config import ControllerConfig
 from controller.shell.node import ControllerNode
 from tidemark.model.ids import InstantMs, WallMs
+from tidemark.model.metadata import Endpoint
 from tidemark.runtime.clock import Clock
 from tidemark.storage.mem_disk import MemDisk
 
@@ -240,10 +241,9 @@ class BrokerProcess:
         return self.server
 
     async def _connect(
-        self, host: str, port: int, *, client_id: str, answer_bytes_max: int, timeout_s: float
+        self, leader: Endpoint, *, client_id: str, answer_bytes_max: int, timeout_s: float
     ) -> LeaderConnection:
-        del port
-        network = self._network
+        host, network = leader.host, self._network
         async with asyncio.timeout(timeout_s):
             sock = await connect(
                 network, self.host, network.hosts[host], lambda: self._servers(host)

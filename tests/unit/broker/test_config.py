@@ -88,8 +88,8 @@ def test_a_listener_speaks_tls_by_the_map_or_by_its_name() -> None:
         ({"listener_security_protocol_map": "CLIENT"}, "expected NAME:PROTOCOL, not 'CLIENT'"),
         ({"listener_security_protocol_map": "OTHER:SSL"}, "names ['OTHER'], which listeners does"),
         (
-            {"listeners": "INTERNAL://h:1", "listener_security_protocol_map": "INTERNAL:SSL"},
-            "listener INTERNAL: brokers do not speak SSL with one another yet",
+            {"listeners": "INTERNAL://h:1", "listener_security_protocol_map": "INTERNAL:SASL_SSL"},
+            "listener INTERNAL: brokers do not log in with one another",
         ),
     ],
 )

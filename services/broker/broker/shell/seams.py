@@ -20,12 +20,13 @@ from tidemark.runtime.event_loop import keep_what_is_loaded
 from tidemark.runtime.os_disk import OsDisk
 from tidemark.runtime.server import make_grpc_server
 from tidemark.runtime.threads import started_threads
-from tidemark.runtime.tls import ChannelTls
+from tidemark.runtime.tls import ChannelTls, TlsSettings
 from tidemark.runtime.worker_pool import WorkerPool
 from tidemark.runtime.zk_session import ZkSession
 from tidemark.storage.disk import Disk
 
-from broker.shell.replication.leader_connection import Connect, LeaderConnection
+from broker.shell.replication.leader_connection import Connect
+from broker.shell.replication.tls_leader_connection import connect_with
 
 
 class ServesGrpc(Protocol):
@@ -95,15 +96,18 @@ def machine_seams(
     clock: Clock | None = None,
     tls: ChannelTls | None = None,
     make_server: MakeGrpcServer = make_grpc_server,
+    leader_tls: TlsSettings | None = None,
 ) -> Seams:
-    """Return the seams of the real machine. Without ``tls``, gRPC channels are in plain text."""
+    """Return the seams of the real machine. Without ``tls``, gRPC channels are in plain text;
+    ``leader_tls`` is for leaders whose listener INTERNAL has TLS.
+    """
     return Seams(
         clock=clock or Clock(),
         dice=random.SystemRandom(),
         session=session,
         controller=controller,
         channels=ChannelPool(tls),
-        connect_leader=LeaderConnection.open,
+        connect_leader=connect_with(leader_tls),
         make_grpc_server=make_server,
         make_workers=WorkerPool,
         make_threads=started_threads,

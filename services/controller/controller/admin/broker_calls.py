@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import grpc.aio
@@ -30,7 +31,7 @@ from tidemark.kafka.list_offsets import (
 )
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.ids import BrokerId
-from tidemark.model.metadata import BrokerImage, ClusterImage
+from tidemark.model.metadata import BrokerImage, ClusterImage, Endpoint
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
 
@@ -57,7 +58,7 @@ class BrokerCalls:
         timeout_ms: int,
         change_ms: int,
         channels: ChannelPool,
-        grpc_security: Mapping[str, str],
+        grpc_security: Mapping[str, Any],
     ) -> None:
         """``timeout_ms`` is the deadline of a call to a given broker, ``change_ms`` that of a
         change. ``channels`` go to brokers, and are closed here; clients over gRPC get
@@ -74,6 +75,7 @@ class BrokerCalls:
             connections_setup_timeout_ms=timeout_ms,
         )
         self._pool = ConnectionPool(config)
+        self._secured_pool = ConnectionPool(replace(config, **grpc_security))
         self._channels = channels
         self._slots: dict[BrokerId, asyncio.Semaphore] = {}
         self._late_at: dict[BrokerId, int] = {}
@@ -82,6 +84,7 @@ class BrokerCalls:
     async def close(self) -> None:
         """Close all connections."""
         self._pool.close()
+        self._secured_pool.close()
         await self._channels.close()
 
     async def ask(self, broker_id: int, api_key: ApiKey, fields: dict[str, Any]) -> Struct:
@@ -150,7 +153,8 @@ class BrokerCalls:
         broker = self._broker(BrokerId(broker_id))
 
         async def ask() -> Answer:
-            connection = await self._pool.connection(_address(broker), Lane.CONTROL)
+            pool = self._secured_pool if self._security_at(broker) else self._pool
+            connection = await pool.connection(_address(broker), Lane.CONTROL)
             return await exchange(connection)
 
         return await self._timed(broker, ask, self.timeout_ms)
@@ -209,6 +213,24 @@ class BrokerCalls:
             raise try_again("no broker is alive", "start a broker")
         return [str(_address(broker)) for broker in live]
 
+    @property
+    def kafka_security(self) -> Mapping[str, Any]:
+        """Settings of TLS for a client at ``bootstrap``; none if brokers have no TLS there."""
+        first = next(iter(self._in_order()), None)
+        return {} if first is None else self._security_at(first)
+
+    def _security_at(self, broker: BrokerImage) -> Mapping[str, Any]:
+        """Return the settings of TLS for one broker. Raises AdminError without files for it."""
+        if not _endpoint(broker).uses_tls:
+            return {}
+        if not self.grpc_security:
+            raise try_again(
+                f"the listener INTERNAL of broker {broker.broker_id} has TLS, and this controller"
+                " has no certificate",
+                "set grpc.ssl.certificate.location of the controllers",
+            )
+        return self.grpc_security
+
     def grpc_bootstrap(self) -> list[str]:
         """Return the gRPC addresses of the live brokers. Raises AdminError if there is none."""
         found = [broker.grpc_endpoint for broker in self.live() if broker.grpc_endpoint]
@@ -230,6 +252,7 @@ class BrokerCalls:
                     default_api_timeout_ms=self.change_ms,
                     unknown_topic_grace_ms=1,
                     connections_setup_timeout_ms=self.timeout_ms,
+                    **self.kafka_security,
                 ) as admin:
                     yield admin
             except ClientError as problem:
@@ -238,13 +261,18 @@ class BrokerCalls:
                 raise _first(group) from None
 
 
-def _address(broker: BrokerImage) -> Address:
+def _endpoint(broker: BrokerImage) -> Endpoint:
     endpoint = broker.replication_endpoint()
     if endpoint is None:
         raise try_again(
-            f"broker {broker.broker_id} has no listener without TLS",
+            f"broker {broker.broker_id} has no listener for the cluster's processes",
             "give it a listener named INTERNAL",
         )
+    return endpoint
+
+
+def _address(broker: BrokerImage) -> Address:
+    endpoint = _endpoint(broker)
     return Address(endpoint.host, endpoint.port)
 
 

@@ -215,6 +215,7 @@ async def _times(
             unread,
             isolation="read_uncommitted",
             wait_ms=_RECORDS_WAIT_MS,
+            settings=ctx.brokers.kafka_security,
         )
     except ClientError:
         found = {}

@@ -142,6 +142,7 @@ async def read(ctx: AdminContext, topic: str, query: MessagesQuery) -> Messages:
         request_timeout_ms=timeout_ms,
         connections_setup_timeout_ms=timeout_ms,
         unknown_topic_grace_ms=1,
+        **ctx.brokers.kafka_security,
     )
     slots = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
     async with _readers, _Reader(ctx.brokers.bootstrap(), config) as reader:
@@ -310,6 +311,7 @@ async def produce(ctx: AdminContext, topic: str, record: NewRecord) -> tuple[int
                 request_timeout_ms=ctx.brokers.change_ms,
                 delivery_timeout_ms=ctx.brokers.change_ms + 1_000,
                 allow_auto_create_topics=False,
+                **ctx.brokers.kafka_security,
             ) as producer,
         ):
             written = await producer.send(

@@ -63,6 +63,7 @@ async def produce(
         max_block_ms=ctx.brokers.change_ms,
         allow_auto_create_topics=False,
         linger_ms=0,
+        **ctx.brokers.kafka_security,
     )
     results: list[RecordMetadata | AdminError] = []
     async with Producer(ctx.brokers.bootstrap(), config) as producer:

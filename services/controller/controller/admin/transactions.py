@@ -266,6 +266,7 @@ async def _since(
             starts,
             isolation="read_uncommitted",
             wait_ms=_RECORDS_WAIT_MS,
+            settings=ctx.brokers.kafka_security,
         )
     except ClientError:
         return {}

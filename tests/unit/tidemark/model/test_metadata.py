@@ -130,11 +130,15 @@ def test_a_delta_without_coordinators_leaves_them_as_they_are() -> None:
     [
         ("CLIENT:PLAINTEXT INTERNAL:PLAINTEXT", "INTERNAL"),
         ("SECURE:SSL CLIENT:PLAINTEXT OTHER:PLAINTEXT", "CLIENT"),
+        ("CLIENT:PLAINTEXT INTERNAL:SSL", "INTERNAL"),
+        ("CLIENT:PLAINTEXT INTERNAL:SASL_SSL", "CLIENT"),
         ("SECURE:SSL", None),
         ("", None),
     ],
 )
-def test_followers_fetch_at_a_listener_without_tls(listeners: str, chosen: str | None) -> None:
+def test_followers_fetch_at_the_internal_listener_or_at_one_without_tls(
+    listeners: str, chosen: str | None
+) -> None:
     pairs = [one.split(":") for one in listeners.split()]
     points = tuple(Endpoint(name, "host", 1, protocol) for name, protocol in pairs)
     broker = BrokerImage(BrokerId(1), BrokerEpoch(1), b"", points, "", None, "node", fenced=False)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any
 
-from tidemark.model.authorization import ANONYMOUS, MEMBER, Requester
-from tidemark.model.metadata import INTERNAL_LISTENER
+from tidemark.model.authorization import ANONYMOUS, MEMBER, PROCESS, Requester
+from tidemark.model.metadata import INTERNAL_LISTENER, SSL
 from tidemark.protocol.audit import Login, NoteLogin, no_note
 from tidemark.protocol.principal_mapping import NoPrincipalError, PrincipalMapper
 from tidemark.runtime.access.certificates import principal_of
@@ -23,7 +23,7 @@ from tidemark.storage.disk import DiskError, File
 
 from broker.config import BrokerConfig
 from broker.core.parked import Parked
-from broker.listener_address import SSL, Listener
+from broker.listener_address import Listener
 from broker.shell.counters import BrokerCounters
 from broker.shell.listener.connection import Connection
 from broker.shell.listener.connection_host import HandlesFrames
@@ -87,6 +87,7 @@ class KafkaListener:
         self._on_unreadable = on_unreadable
         self._tls = tls
         self._mapper: PrincipalMapper | None = None
+        self._processes = config.process_principals
         if listener.security_protocol == SSL:
             rules = config.security_of(listener.name).ssl_principal_mapping_rules
             self._mapper = PrincipalMapper(rules)
@@ -215,12 +216,6 @@ class KafkaListener:
         host = peer.rpartition(":")[0]
         try:
             principal = principal_of(transport.get_extra_info("ssl_object"), self._mapper)
-            user = principal.removeprefix("User:")
-            if principal != ANONYMOUS and not self._note_login(
-                Login(user, host, self.name, SSL, succeeded=True)
-            ):
-                return None
-            return principal
         except NoPrincipalError as problem:
             self.counters.logins_of(self.name).failed += 1
             self._note_login(Login("", host, self.name, SSL, succeeded=False, reason=str(problem)))
@@ -228,6 +223,12 @@ class KafkaListener:
                 "login failed", extra=fields(listener=self.name, peer=peer, reason=str(problem))
             )
             return None
+        if self.name == INTERNAL_LISTENER and principal in self._processes:
+            return PROCESS  # never refused: the topic of the audit log needs its followers
+        login = Login(principal.removeprefix("User:"), host, self.name, SSL, succeeded=True)
+        if principal != ANONYMOUS and not self._note_login(login):
+            return None
+        return principal
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection, unless a limit is reached."""

@@ -158,11 +158,10 @@ class LeaderFetcher:
             raise ConnectionError("no such broker is registered")
         point = broker.replication_endpoint()
         if point is None:
-            raise ConnectionError("it advertises no listener without TLS: give it one, INTERNAL")
+            raise ConnectionError("it advertises no listener for brokers: give it one, INTERNAL")
         timeout_s = config.replica_socket_timeout_ms / 1_000
         connection = await self._connect(
-            point.host,
-            point.port,
+            point,
             client_id=f"broker-{self._parts.registration.broker_id}-replica",
             answer_bytes_max=config.replica_fetch_response_max_bytes + FRAME_SLACK_BYTES,
             timeout_s=timeout_s,

@@ -12,6 +12,7 @@ from tidemark.kafka.fetch import (
     write_fetch_request,
 )
 from tidemark.kafka.headers import read_response_header, request_header
+from tidemark.model.metadata import Endpoint
 
 FETCH_VERSION: Final = 18
 LENGTH_BYTES: Final = 4
@@ -23,10 +24,10 @@ WAKE_BYTES_WORTH: Final = 64 * 1024
 
 
 class Connect(Protocol):
-    """Connects to a leader: ``LeaderConnection.open``, except in the simulator."""
+    """Connects to a leader: ``connect_with``, except in the simulator."""
 
     async def __call__(
-        self, host: str, port: int, *, client_id: str, answer_bytes_max: int, timeout_s: float
+        self, leader: Endpoint, *, client_id: str, answer_bytes_max: int, timeout_s: float
     ) -> "LeaderConnection":
         """Connect. Raises OSError, TimeoutError."""
 
@@ -43,11 +44,11 @@ class LeaderConnection:
 
     @classmethod
     async def open(
-        cls, host: str, port: int, *, client_id: str, answer_bytes_max: int, timeout_s: float
+        cls, leader: Endpoint, *, client_id: str, answer_bytes_max: int, timeout_s: float
     ) -> "LeaderConnection":
-        """Connect. Raises OSError, TimeoutError."""
+        """Connect without TLS. Raises OSError, TimeoutError."""
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await loop.getaddrinfo(leader.host, leader.port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = found[0]
         sock = socket.socket(family, kind, protocol)
         try:
@@ -78,7 +79,10 @@ class LeaderConnection:
         header = request_header(ApiKey.FETCH, FETCH_VERSION, self._correlation_id, self._client_id)
         frame = header + write_fetch_request(FETCH_VERSION, request)
         size = len(frame).to_bytes(LENGTH_BYTES, "big")
-        await asyncio.get_running_loop().sock_sendall(self._socket, size + frame)
+        await self._send_all(size + frame)
+
+    async def _send_all(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
     async def _receive(self) -> FetchResponse:
         await self._read_exactly(LENGTH_BYTES)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from broker.listener_address import SSL, Listener
+from broker.listener_address import Listener
 from tidemark.codec.record_batch import iterate_headers
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
@@ -26,6 +26,7 @@ from tidemark.kafka.produce import (
     read_produce_response,
     write_produce_request,
 )
+from tidemark.model.metadata import SSL
 from tidemark.runtime.event_loop import new_event_loop
 from tidemark.runtime.tls import ClientAuth, ServerTls, TlsSettings, client_context
 from unit.broker.shell.conftest import MakeNode, make_listener
