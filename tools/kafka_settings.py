@@ -101,8 +101,6 @@ ABSENT: Final[Mapping[str, str]] = {
     r"group\.coordinator\.append\.linger\.ms": (
         "not applicable: what arrives in one turn of the event loop is one batch"
     ),
-    r"group\.coordinator\.rebalance\.protocols": "not there: both protocols are always offered",
-    r"group\.consumer\.migration\.policy": "not there: a live group keeps its protocol",
     r"group\.consumer\..*assignment\.interval\.ms": (
         "not applicable: an assignment is computed when a member or a topic changes"
     ),

@@ -84,7 +84,8 @@ def _check_host_port(text: str) -> str:
     return text
 
 
-def _split_list(value: object) -> object:
+def split_list(value: object) -> object:
+    """Split ``a,b,c``; anything else is left as it is."""
     if isinstance(value, str):
         return tuple(word.strip() for word in value.split(",") if word.strip())
     return value
@@ -101,7 +102,7 @@ LogLevel = Annotated[
 Address = Annotated[str, AfterValidator(_check_host_port)]
 """Field with ``host:port``; read it with ``HostPort.parse``."""
 
-CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
+CommaList = Annotated[tuple[str, ...], BeforeValidator(split_list)]
 """Field written as ``a,b,c`` (or as a list in a file)."""
 
 

@@ -4,8 +4,8 @@ defaults are Kafka's.
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
-from tidemark.runtime.service_config import CommaList, ServiceConfig
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+from tidemark.runtime.service_config import CommaList, ServiceConfig, split_list
 
 from broker.core.groups.settings import GroupSettings, MigrationPolicy
 
@@ -21,6 +21,9 @@ PolicyName = Annotated[
     Literal["disabled", "upgrade", "downgrade", "bidirectional"], BeforeValidator(_lower)
 ]
 """Name of a MigrationPolicy; case does not count, as in Kafka."""
+
+GroupProtocol = Literal["classic", "consumer", "share", "streams"]
+"""A protocol of groups, by Kafka's name."""
 
 
 class CoordinationConfig(ServiceConfig):
@@ -106,6 +109,15 @@ class CoordinationConfig(ServiceConfig):
         " member is gone; a group without members is always converted",
     )
 
+    group_coordinator_rebalance_protocols: Annotated[
+        tuple[GroupProtocol, ...], BeforeValidator(split_list)
+    ] = Field(
+        ("classic", "consumer", "streams"),
+        description="protocols that groups may use: classic is required; without consumer, requests"
+        " of that protocol (KIP-848) are refused with UNSUPPORTED_VERSION; share and streams change"
+        " nothing, since share groups are always served, and streams groups never",
+    )
+
     transaction_state_log_num_partitions: int = Field(
         50,
         ge=1,
@@ -174,6 +186,13 @@ class CoordinationConfig(ServiceConfig):
         " asked to retry",
     )
 
+    @field_validator("group_coordinator_rebalance_protocols", mode="after")
+    @classmethod
+    def _classic_is_served(cls, protocols: tuple[GroupProtocol, ...]) -> tuple[GroupProtocol, ...]:
+        if "classic" not in protocols:
+            raise ValueError("classic cannot be disabled: add it to the list")
+        return protocols
+
     @model_validator(mode="after")
     def _groups_have_a_choice(self) -> Self:
         for what in ("session_timeout_ms", "heartbeat_interval_ms"):
@@ -186,6 +205,11 @@ class CoordinationConfig(ServiceConfig):
                     f" group.consumer.max.{dotted}, which is {high}"
                 )
         return self
+
+    @property
+    def serves_consumer_protocol(self) -> bool:
+        """True if groups may use the consumer protocol (KIP-848)."""
+        return "consumer" in self.group_coordinator_rebalance_protocols
 
     def group_settings(self) -> GroupSettings:
         """Return the settings of the group coordinator's core."""

@@ -175,6 +175,18 @@ def test_options_of_share_groups_that_contradict_are_refused(
         config(**settings)
 
 
+@pytest.mark.parametrize(
+    ("protocols", "why"), [("consumer", "classic cannot be disabled"), ("classic,raft", "streams")]
+)
+def test_classic_is_required_and_unknown_protocols_of_groups_are_refused(
+    protocols: str, why: str
+) -> None:
+    assert config().serves_consumer_protocol
+    assert not config(group_coordinator_rebalance_protocols="classic").serves_consumer_protocol
+    with pytest.raises(ValidationError, match=why):
+        config(group_coordinator_rebalance_protocols=protocols)
+
+
 def test_the_migration_policy_of_groups_is_named_in_either_case() -> None:
     made = config(group_consumer_migration_policy="Upgrade")
     assert made.group_settings().group_consumer_migration_policy.value == "upgrade"

@@ -22,7 +22,7 @@ from broker.core.groups.requests import (
     TopicPartitions,
 )
 from broker.shell.facts import BrokerFacts
-from broker.shell.kafka.group_calls import Groups, ask, may
+from broker.shell.kafka.group_calls import PROTOCOL_IS_DISABLED, Groups, ask, may
 from broker.shell.request_context import RequestContext
 
 
@@ -45,6 +45,8 @@ async def handle(
 async def _describe(
     facts: BrokerFacts, groups: Groups, group_id: str, context: RequestContext
 ) -> ConsumerGroupDescribeReply:
+    if not facts.config.serves_consumer_protocol:
+        return _failed(group_id, ErrorCode.UNSUPPORTED_VERSION, PROTOCOL_IS_DISABLED)
     if not may(facts, context, Operation.DESCRIBE, group_id):
         return _failed(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not group_id:

@@ -15,7 +15,7 @@ from tidemark.model.ids import TopicId
 
 from broker.core.groups.requests import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
 from broker.shell.facts import BrokerFacts
-from broker.shell.kafka.group_calls import Groups, ask, client_host, may
+from broker.shell.kafka.group_calls import PROTOCOL_IS_DISABLED, Groups, ask, client_host, may
 from broker.shell.request_context import RequestContext
 
 CLIENTS_NAME_MEMBERS_FROM: Final = 1
@@ -37,6 +37,10 @@ async def handle(
 def _refusal(
     facts: BrokerFacts, request: Struct, context: RequestContext
 ) -> ConsumerGroupHeartbeatReply | None:
+    if not facts.config.serves_consumer_protocol:
+        return ConsumerGroupHeartbeatReply(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=PROTOCOL_IS_DISABLED
+        )
     if not may(facts, context, Operation.READ, request.group_id):
         return ConsumerGroupHeartbeatReply(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     for name in request.subscribed_topic_names or ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from tidemark.model.authorization import Operation, group_resource, topic_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
@@ -13,6 +13,11 @@ from broker.core.groups.id_requests import CoordinatorReply
 from broker.core.groups.requests import GroupReply, GroupRequest
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
+
+PROTOCOL_IS_DISABLED: Final = (
+    "the consumer protocol of groups is disabled: use group.protocol=classic, or add consumer to"
+    " group.coordinator.rebalance.protocols of every broker"
+)
 
 ReplyT = TypeVar("ReplyT", bound=GroupReply)
 

@@ -79,10 +79,13 @@ def image() -> ClusterImage:
 
 
 def group_handlers(
-    groups: object, authorizer: Authorizer, shown: ClusterImage
+    groups: object,
+    authorizer: Authorizer,
+    shown: ClusterImage,
+    config: BrokerConfig | None = None,
 ) -> Mapping[ApiKey, Handler]:
     """Handlers of group APIs, over ``groups`` in place of the coordinator."""
-    facts = BrokerFacts.of(BrokerConfig(broker_id=1), ManualClock(), random.random)
+    facts = BrokerFacts.of(config or BrokerConfig(broker_id=1), ManualClock(), random.random)
     metadata = MetadataCache(shown)
     share_relay = ShareRelay(metadata, ChannelPool(), random.random)
     return group_apis(

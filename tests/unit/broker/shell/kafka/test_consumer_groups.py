@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from broker.config import BrokerConfig
 from broker.core.groups.requests import (
     ConsumerGroupDescribe,
     ConsumerGroupDescribeReply,
@@ -88,10 +89,15 @@ class Denying(Authorizer):
 class Asker:
     """One broker's handlers, asked over the wire's bytes."""
 
-    def __init__(self, answer: object, denied: ResourceType | None = None) -> None:
+    def __init__(
+        self,
+        answer: object,
+        denied: ResourceType | None = None,
+        config: BrokerConfig | None = None,
+    ) -> None:
         self.groups = StubGroups(answer)
         authorizer = Authorizer() if denied is None else Denying(denied)
-        self._handlers = group_handlers(self.groups, authorizer, ClusterImage())
+        self._handlers = group_handlers(self.groups, authorizer, ClusterImage(), config)
 
     def ask(self, api_key: ApiKey, fields: Mapping[str, object], version: int) -> Any:
         body = long_tail.write_request(api_key, version, fields)
@@ -115,6 +121,15 @@ class Asker:
     def describe(self, *group_ids: str, version: int = 1, **fields: object) -> Any:
         asked = {"group_ids": list(group_ids), **fields}
         return self.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, asked, version).groups
+
+
+def test_brokers_without_the_consumer_protocol_refuse_its_requests() -> None:
+    config = BrokerConfig(broker_id=1, group_coordinator_rebalance_protocols=("classic",))
+    asker = Asker(BEAT, config=config)
+    for answer in (asker.beat(), *asker.describe("g")):
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert "group.coordinator.rebalance.protocols" in answer.error_message
+    assert not asker.groups.asked
 
 
 # ------------------------------------------------------------------ heartbeat
