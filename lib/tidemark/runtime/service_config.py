@@ -457,7 +457,9 @@ def _type_words(annotation: Any) -> str:
         kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
         return " or ".join(_type_words(kind) for kind in kinds)
     if origin in (tuple, list, frozenset, set):
-        return "a comma-separated list"
+        words = get_args(annotation)[:1]
+        named = bool(words) and get_origin(words[0]) is Literal
+        return "a comma-separated list" + (f" of {_type_words(words[0])}" if named else "")
     return _PLAIN_TYPES.get(annotation, "text")
 
 

@@ -4,7 +4,7 @@ defaults are Kafka's.
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from tidemark.runtime.service_config import CommaList, ServiceConfig, split_list
 
 from broker.core.groups.settings import GroupSettings, MigrationPolicy
@@ -186,12 +186,13 @@ class CoordinationConfig(ServiceConfig):
         " asked to retry",
     )
 
-    @field_validator("group_coordinator_rebalance_protocols", mode="after")
-    @classmethod
-    def _classic_is_served(cls, protocols: tuple[GroupProtocol, ...]) -> tuple[GroupProtocol, ...]:
-        if "classic" not in protocols:
-            raise ValueError("classic cannot be disabled: add it to the list")
-        return protocols
+    @model_validator(mode="after")
+    def _classic_is_served(self) -> Self:
+        if "classic" not in self.group_coordinator_rebalance_protocols:
+            raise ValueError(
+                "classic cannot be disabled: add it to group.coordinator.rebalance.protocols"
+            )
+        return self
 
     @model_validator(mode="after")
     def _groups_have_a_choice(self) -> Self:

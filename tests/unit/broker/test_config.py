@@ -175,6 +175,12 @@ def test_options_of_share_groups_that_contradict_are_refused(
         config(**settings)
 
 
+def test_a_start_names_the_protocols_of_groups_that_a_list_may_have() -> None:
+    argv = ["--broker-id", "1", "--group-coordinator-rebalance-protocols", "classic,raft"]
+    with pytest.raises(ConfigError, match="of one of: classic, consumer, share, streams"):
+        load(BrokerConfig, argv, "UNUSED_", {})
+
+
 @pytest.mark.parametrize(
     ("protocols", "why"), [("consumer", "classic cannot be disabled"), ("classic,raft", "streams")]
 )
