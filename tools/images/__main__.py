@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from compiled.build import BuildError, tree
+
 from images import debian, rootfs
 from images.archive import Image, write_archive
 from images.debian import Archive, Package, PackageError
@@ -40,7 +42,15 @@ _JAVA: Final = {"PATH": f"/{rootfs.JAVA}/bin:{_PATH}", "JAVA_HOME": f"/{rootfs.J
 class Builder:
     """Builds images below a directory. Layers that images share are built once."""
 
-    def __init__(self, output: Path, packages: Sequence[Package], archive: Archive) -> None:
+    def __init__(
+        self,
+        output: Path,
+        packages: Sequence[Package],
+        archive: Archive,
+        compiled: Path | None = None,
+    ) -> None:
+        """``compiled``: the tree whose extension modules the image of the services gets."""
+        self._compiled = compiled
         self._output = output
         self._work = output / "work"
         self._packages = packages
@@ -51,6 +61,8 @@ class Builder:
         """Return the image of the services: one, since they share all but a hundredth of it."""
         root = rootfs.new_root(self._work / "code")
         rootfs.add_our_code(root)
+        if self._compiled is not None:
+            rootfs.add_compiled(root, self._compiled)
         self._compile(root, [rootfs.CODE])
         wheels = self._wheels()
         self._sbom(root, "tidemark", ("base", "python"), wheels)
@@ -164,9 +176,14 @@ def resolve(archive: Archive) -> list[Package]:
     ]
 
 
-def build(names: Iterable[str], output: Path, packages: Sequence[Package]) -> dict[str, str]:
+def build(
+    names: Iterable[str],
+    output: Path,
+    packages: Sequence[Package],
+    compiled: Path | None = None,
+) -> dict[str, str]:
     """Build images. Returns their digests by name."""
-    builder = Builder(output, packages, Archive(output / "debs"))
+    builder = Builder(output, packages, Archive(output / "debs"), compiled)
     makers = {
         "tidemark": builder.tidemark,
         "zookeeper": builder.zookeeper,
@@ -191,12 +208,18 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--output", type=Path, default=rootfs.ROOT / "build/images")
     parser.add_argument("--lock", action="store_true", help="take Debian's packages of today")
+    parser.add_argument(
+        "--compiled",
+        action="store_true",
+        help="compile the hot modules (needs gcc); the bytes then depend on the compiler",
+    )
     options = parser.parse_args(argv)
     try:
         if options.lock:
             debian.write_lock(resolve(Archive(options.output / "debs")))
-        build(options.names or NAMES, options.output, debian.read_lock())
-    except PackageError as error:
+        compiled = tree() if options.compiled else None
+        build(options.names or NAMES, options.output, debian.read_lock(), compiled)
+    except (PackageError, BuildError) as error:
         print(f"images: {error}", file=sys.stderr)
         return 1
     return 0

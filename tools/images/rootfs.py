@@ -189,6 +189,16 @@ def add_our_code(root: Path) -> None:
         path.chmod(0o755)
 
 
+def add_compiled(root: Path, tree: Path) -> None:
+    """Put the extension modules of a compiled tree (tools/compiled) beside their sources."""
+    for module in sorted(tree.rglob("*.so")):
+        target = root / CODE / module.relative_to(tree)
+        if not target.parent.is_dir():
+            continue  # a package that the image does not have
+        shutil.copyfile(module, target)
+        target.chmod(0o644)
+
+
 def _copy(root: Path, folders: Iterable[str]) -> None:
     kept = shutil.ignore_patterns("__pycache__", "*.pyi", "*.egg-info")
     for folder in folders:

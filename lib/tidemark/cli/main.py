@@ -103,7 +103,9 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"tidemark {version('tidemark')}")
+        from tidemark.runtime.build import build_text
+
+        typer.echo(f"tidemark {version('tidemark')} ({build_text()})")
         raise typer.Exit
 
 

@@ -206,7 +206,7 @@ class AclAuthorizer(Authorizer):
         """Return True if the operation is allowed on at least one resource of a type, which need
         not exist (authorizeByResourceType of KIP-679).
         """
-        if requester.principal in (PROCESS, *self._policy.super_users):
+        if requester.principal == PROCESS or requester.principal in self._policy.super_users:
             return True
         patterns = self._types[resource_type]
         denied = _Patterns()

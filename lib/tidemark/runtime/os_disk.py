@@ -12,7 +12,7 @@ import fcntl
 import os
 import resource
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from tidemark.storage.disk import (
@@ -50,6 +50,10 @@ def _disk_error(path: str, error: OSError) -> DiskError:
 
 class DirectoryInUseError(DiskError):
     """Another process holds the directory."""
+
+
+_CLOSE: Final = os.close
+"""For files that end with the process, when modules are already empty."""
 
 
 class OsFile:
@@ -178,12 +182,12 @@ class OsFile:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def __del__(self, _close: Callable[[int], None] = os.close) -> None:
+    def __del__(self) -> None:
         descriptor = getattr(self, "descriptor", -1)
         if descriptor >= 0:
             self.descriptor = -1
             with contextlib.suppress(OSError):
-                _close(descriptor)
+                _CLOSE(descriptor)
 
 
 class OsDisk:

@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from tidemark.runtime.build import build_text
 from tidemark.runtime.exit_codes import MEANING, ExitCode
 
 Config = TypeVar("Config", bound="ServiceConfig")
@@ -256,7 +257,7 @@ def load_or_exit(config_class: type[Config], argv: Sequence[str], *, service: st
     """
     env_prefix = f"TIDEMARK_{service.upper().replace('-', '_')}_"
     if "--version" in argv:
-        sys.stdout.write(f"tidemark-{service} {version()}\n")
+        sys.stdout.write(f"tidemark-{service} {version()} ({build_text()})\n")
         raise SystemExit(ExitCode.OK)
     if "--help" in argv or "-h" in argv:
         sys.stdout.write(help_text(config_class, service=service, env_prefix=env_prefix))

@@ -140,6 +140,8 @@ class Segment:
         "times",
         "txns",
     )
+    # Attributes of a compiled class are deleted only if it says so.
+    __deletable__ = ("index", "times", "txns")
 
     file: File | None
     index: OffsetIndex
