@@ -47,13 +47,7 @@ def append_owned(
     refused = hosted.partition.admission.owner_refused(command.owner_epoch)
     if refused is not None:
         return appender.refused(hosted, refused)
-    return appender.append(
-        hosted,
-        memoryview(bytearray(command.batches)),
-        acks=ACKS_ALL,
-        leader_epoch_expected=command.leader_epoch,
-        now_ms=facts.clock.wall_ms(),
-    )
+    return _append(facts, appender, hosted, command)
 
 
 def _append_audit(
@@ -66,6 +60,15 @@ def _append_audit(
     """Append events of a process of the cluster."""
     if not facts.authorizer.authorize(requester, Operation.CLUSTER_ACTION, CLUSTER):
         return appender.refused(hosted, _NOT_FOR_CLIENTS)
+    return _append(facts, appender, hosted, command)
+
+
+def _append(
+    facts: BrokerFacts,
+    appender: PartitionAppender,
+    hosted: HostedPartition,
+    command: AppendCommand,
+) -> AppendOutcome:
     return appender.append(
         hosted,
         memoryview(bytearray(command.batches)),
