@@ -323,3 +323,19 @@ def test_a_restart_keeps_users_certificates_and_what_was_changed(
     assert "describe-configs" not in {row["operation"] for row in json.loads(listed)}
     with sync.Producer(secure.bootstrap, **secure.native()) as producer:
         producer.send_many(topic, [(None, b"after")])
+
+
+@pytest.mark.feature("SE25")
+def test_diagnosis_logs_in_at_the_controllers_too(secure: Secure, tmp_path: Path) -> None:
+    shown = secure.tidemark("debug", "log-level", "-o", "json")
+    assert shown.returncode == ExitCode.OK, shown.stderr.decode()
+    rows = json.loads(shown.stdout)
+    assert {"controller-1", "broker-1"} <= {row["process"] for row in rows}
+    written = secure.tidemark("debug", "bundle", "--to", str(tmp_path / "bundle.zip"), "-o", "json")
+    assert written.returncode == ExitCode.OK, written.stderr.decode()
+    missing = [one for one in json.loads(written.stdout)["problems"] if "processes/" in str(one)]
+    assert missing == []
+    wrong = secure.tidemark(
+        "debug", "log-level", "--process", "controller-1", TIDEMARK_SASL_USERNAME="nobody"
+    )
+    assert wrong.returncode == ExitCode.NO_PERMISSION, wrong.stderr.decode()

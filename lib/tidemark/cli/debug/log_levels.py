@@ -6,12 +6,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tidemark.cli.dev.layout import HOST, Layout, Shape
+from tidemark.cli.debug.http_page import ask
+from tidemark.cli.dev.layout import Layout, Shape
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.exit_codes import ExitCode
 
 EVERY_LOGGER: Final = ""
 PAGE: Final = "/loglevel"
+_CODES: Final = {
+    http.client.BAD_REQUEST: ExitCode.USAGE,
+    http.client.UNAUTHORIZED: ExitCode.NO_PERMISSION,
+    http.client.FORBIDDEN: ExitCode.NO_PERMISSION,
+}
 _TIMEOUT_S: Final = 5.0
 _ANSWER_BYTES_MAX: Final = 1024 * 1024
 
@@ -25,10 +31,11 @@ def embedded_processes(directory: Path | None, names: Iterable[str]) -> dict[str
     shape = None if directory is None else Shape.read(directory / "cluster.json")
     found: dict[str, str] = {}
     if directory is not None and shape is not None:
-        for member in Layout(directory, shape).members():
-            port = member.ports.get("rest") or member.ports.get("ops")
-            if port is not None:
-                found[member.name] = f"{HOST}:{port}"
+        layout = Layout(directory, shape)
+        for member in layout.members():
+            address = layout.http_address(member)
+            if address is not None:
+                found[member.name] = address
     wanted = list(names)
     unknown = [name for name in wanted if name not in found]
     if unknown:
@@ -71,12 +78,8 @@ def rows_of(process: str, answer: Mapping[str, Any]) -> list[Row]:
 
 
 def _ask(address: str, method: str, body: bytes) -> dict[str, Any]:
-    host, _, port = address.rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_TIMEOUT_S)
     try:
-        connection.request(method, PAGE, body)
-        answer = connection.getresponse()
-        content = answer.read(_ANSWER_BYTES_MAX)
+        answer = ask(address, method, PAGE, body, bytes_max=_ANSWER_BYTES_MAX, timeout_s=_TIMEOUT_S)
     except (OSError, http.client.HTTPException) as problem:
         raise CommandError(
             f"log levels not {'changed' if method == 'PUT' else 'read'}: {problem}",
@@ -85,11 +88,9 @@ def _ask(address: str, method: str, body: bytes) -> dict[str, Any]:
             hint="check that the process runs; the address is its ops.listen or rest.listen",
             code=ExitCode.UNAVAILABLE,
         ) from None
-    finally:
-        connection.close()
-    text = content.decode("utf-8", "replace").strip()
+    text = answer.body.decode("utf-8", "replace").strip()
     if answer.status != http.client.OK:
-        code = ExitCode.USAGE if answer.status == http.client.BAD_REQUEST else ExitCode.FAILED
+        code = _CODES.get(answer.status, ExitCode.FAILED)
         raise CommandError(text, address=address, api=f"{method} {PAGE}", code=code)
     return _read(text, address)
 

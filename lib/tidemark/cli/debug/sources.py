@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidemark.cli.debug.bundle import Source
+from tidemark.cli.debug.http_page import ask
 from tidemark.cli.debug.redact import text_without_secrets, without_secrets
 from tidemark.cli.dev.layout import HOST, Layout, Shape
 
@@ -29,7 +30,7 @@ _PATH_CHARS: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def of_process(name: str, address: str) -> Iterator[Source]:
-    """Yield the pages of one process at its HTTP address, host:port."""
+    """Yield the pages of one process at its address, HOST:PORT or https://HOST:PORT."""
     folder = f"processes/{_PATH_CHARS.sub('_', name)}"
     for file, page in PAGES:
         yield Source(f"{folder}/{file}", partial(_page, address, page))
@@ -48,10 +49,10 @@ def of_embedded(directory: Path, log_bytes_max: int) -> Iterator[Source]:
             for word in ("srvr", "mntr"):
                 yield Source(f"processes/zookeeper/{word}.txt", partial(_four_letters, port, word))
             continue
-        http_port = member.ports.get("rest") or member.ports.get("ops")
-        if http_port is None:
-            continue  # no service of Tidemark
-        yield from of_process(member.name, f"{HOST}:{http_port}")
+        address = layout.http_address(member)
+        if address is None:
+            continue
+        yield from of_process(member.name, address)
         path = layout.run_directory / f"{member.name}.yaml"
         yield Source(f"embedded/config/{member.name}.json", partial(_document, path))
     for path in sorted((layout.directory / "logs").glob("*.log*")):
@@ -79,17 +80,12 @@ def as_json(value: object) -> bytes:
 
 
 def _page(address: str, page: str) -> bytes:
-    host, _, port = address.rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_TIMEOUT_S)
-    try:
-        connection.request("GET", page)
-        answer = connection.getresponse()
-        body = answer.read(_PAGE_BYTES_MAX)
-    finally:
-        connection.close()
+    answer = ask(address, "GET", page, bytes_max=_PAGE_BYTES_MAX, timeout_s=_TIMEOUT_S)
     if answer.status == http.client.NOT_FOUND:
         raise LookupError(f"{address} does not serve {page}")
-    return text_without_secrets(body.decode("utf-8", "replace")).encode()
+    if answer.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
+        raise PermissionError(f"{address} does not show {page} to this user")
+    return text_without_secrets(answer.body.decode("utf-8", "replace")).encode()
 
 
 def _four_letters(port: int, word: str) -> bytes:

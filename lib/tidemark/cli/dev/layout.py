@@ -233,8 +233,14 @@ class Layout:
     def rest_addresses(self) -> str:
         """REST addresses of the controllers; those of a secure cluster have TLS."""
         members = (one for one in self.members() if one.kind == "controller")
-        scheme = "https://" if self.shape.is_secure else ""
-        return ",".join(f"{scheme}{HOST}:{one.ports['rest']}" for one in members)
+        return ",".join(filter(None, map(self.http_address, members)))
+
+    def http_address(self, member: Member) -> str | None:
+        """Return the address of a service's pages; None for what is no service of Tidemark."""
+        if "rest" in member.ports:
+            scheme = "https://" if self.shape.is_secure else ""
+            return f"{scheme}{HOST}:{member.ports['rest']}"
+        return f"{HOST}:{member.ports['ops']}" if "ops" in member.ports else None
 
     @property
     def zookeeper_connect(self) -> str:
