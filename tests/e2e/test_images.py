@@ -57,7 +57,8 @@ def test_the_image_of_the_services_is_small_and_runs_each_without_privileges(
     assert (built / "tidemark.tar").stat().st_size < 200 * MIB
     for service in SERVICES:
         said = run(root, environment, f"tidemark-{service}", "--version")
-        assert said == f"tidemark-{service} {rootfs.release()}\n"
+        release = f"tidemark-{service} {rootfs.release()}"
+        assert said.startswith(f"{release} (interpreted, Python 3.11.")
     assert run(root, environment, "id", "-u") == f"{rootfs.USER}\n"
     assert (root / "data").stat().st_uid == rootfs.USER
     sbom = json.loads((root / "usr/share/tidemark/sbom.cdx.json").read_text())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from compiled.build import PACKAGES, ROOT, key
 from compiled.modules import COMPILED, INTERPRETED, sources
-from tidemark.runtime.build import build_text, is_compiled, is_optimized
+from tidemark.runtime.build import build_text, is_compiled
 
 pytestmark = pytest.mark.feature("Y16")
 
@@ -39,5 +39,3 @@ def test_a_tree_is_kept_by_what_goes_into_it() -> None:
 def test_a_process_says_what_it_runs() -> None:
     kind = "compiled" if is_compiled() else "interpreted"
     assert build_text().startswith(f"{kind}, Python 3.")
-    assert is_optimized("'--enable-optimizations' '--with-lto'")
-    assert not is_optimized("'--prefix=/usr'")
