@@ -303,7 +303,7 @@ def test_ten_thousand_partitions_change_hands_in_seconds(connect: str, tmp_path:
         await until(lambda: pair[1].is_ready)
         before_s = cpu_s(pair[1].process.pid)
         pair[0].signal(signal.SIGTERM)
-        await client.sees(lambda image: image.position.controller_epoch == 2)
+        await client.sees(lambda image: image.position.controller_epoch >= 2)
         assert len(client.image.topics) == 1_000
         assert cpu_s(pair[1].process.pid) - before_s < 15
 

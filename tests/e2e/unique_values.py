@@ -10,6 +10,7 @@ from waiting import PATIENCE_S
 
 READ_S: Final = PATIENCE_S
 PAUSE_S: Final = 0.01
+REFUSED_PAUSE_S: Final = 0.1
 DELIVER_S: Final = PATIENCE_S
 _NOT_YET: Final = (
     KafkaError._UNKNOWN_PARTITION,
@@ -133,6 +134,9 @@ def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int
             code = failure.args[0].code()
             if code not in _NOT_YET or time.monotonic() > deadline:
                 raise
+        # librdkafka refuses at once what it knows no leader of, half a million times a second, and
+        # keeps 200 bytes each time.
+        time.sleep(REFUSED_PAUSE_S)
 
 
 def _read(consumer: Consumer, ends: Mapping[int, int]) -> list[Found]:
