@@ -34,6 +34,8 @@ SHARE_GROUP: Final = "workers"
 RECORDS: Final = 12
 HAS_PROMETHEUS: Final = shutil.which("prometheus") is not None
 SERVICES: Final = ("broker", "controller", "txn-coordinator", "share-coordinator")
+AUDIT: Final = {"audit.sinks": "log"}
+"""So that its metrics are there."""
 BROKER: Final = {
     "offsets.topic.num.partitions": 2,
     "transaction.state.log.num.partitions": 2,
@@ -135,7 +137,7 @@ def metered_cluster(directory: Path) -> Iterator[Metered]:
         txn_coordinators=1,
         share_coordinators=1,
         has_prometheus=HAS_PROMETHEUS,
-        overrides={"broker": BROKER},
+        overrides={"broker": {**BROKER, **AUDIT}, "controller": AUDIT},
     )
     try:
         with asyncio.Runner() as runner:
