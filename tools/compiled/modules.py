@@ -44,6 +44,7 @@ INTERPRETED: Final = {
     "broker/shell/listener/scram_exchange.py": "default values of attributes",
     "broker/shell/partitions/traffic.py": "an async generator",
     "broker/shell/share/letter_copier.py": "a dataclass whose field is used in its own body",
+    "broker/storage/compaction.py": "its frozen dataclasses go to another process",
     "broker/storage/scrubber.py": "a name is both a variable and that of an exception",
     "share_coordinator/core/pending_batches.py": "mypyc checks it as two types at once",
     "share_coordinator/core/requests.py": "dataclasses that inherit fields with defaults",
