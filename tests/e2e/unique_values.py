@@ -136,7 +136,7 @@ def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int
                 raise
         # librdkafka refuses at once what it knows no leader of, half a million times a second, and
         # keeps 200 bytes each time.
-        time.sleep(REFUSED_PAUSE_S)
+        consumer.poll(REFUSED_PAUSE_S)
 
 
 def _read(consumer: Consumer, ends: Mapping[int, int]) -> list[Found]:
