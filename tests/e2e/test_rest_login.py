@@ -260,6 +260,31 @@ def test_attack_header_injection_and_path_traversal_reach_nothing(
         assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.feature("SE11")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+    ],
+)
+def test_attack_csrf_a_page_of_another_site_changes_nothing_by_rest(
+    world: Guarded, root: Api, headers: dict[str, str]
+) -> None:
+    name = f"forged-{uuid.uuid4().hex}"
+    body = {"topic_name": name, "partitions_count": 1}
+    certificate = world.authority.client(SUPER_USER)
+    for api in (root, Api(world.base, world.client(files=certificate), root.document)):
+        api.names = dict(root.names)
+        answer = api.call("createKafkaTopic", body=body, headers=headers)
+        assert answer.status_code == httpx.codes.FORBIDDEN
+        if api is not root:
+            api.http.close()
+    assert root.call("getKafkaTopic", topic_name=name).status_code == httpx.codes.NOT_FOUND
+
+
 # -- every operation
 
 

@@ -9,12 +9,12 @@ import json
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from tidemark.model.authorization import ANONYMOUS, Requester
 from tidemark.runtime.ops_http import SSL_OBJECT, Application, Receive, Scope, Send
 
-from controller.admin.errors import TOO_MANY
+from controller.admin.errors import FORBIDDEN, TOO_MANY
 from controller.login.logins import RefusedLoginError, RestLogins, TooManyLoginsError
 
 REQUESTER: Final = "tidemark.requester"
@@ -27,6 +27,7 @@ OPEN_PATHS: Final = frozenset(("/livez", "/readyz", "/login"))
 _OPEN_PREFIX: Final = "/static/"
 _FOR_PROGRAMS: Final = frozenset(("/openapi.json", "/v3", "/metrics", "/stacks", "/loglevel"))
 _REST_PREFIX: Final = "/v3/"
+_OTHER_SITE: Final = "a page of another site may not change anything here"
 _REMEDY: Final = "send the header Authorization, or a certificate"
 
 
@@ -49,6 +50,9 @@ class Authentication:
         host = str((scope.get("client") or ("unknown", 0))[0])
         path, logins = scope["path"], self._logins
         scope[REQUESTER], scope[SESSION] = Requester(ANONYMOUS, host), ""
+        if _is_for_programs(scope) and _is_of_another_site(scope):
+            await _answer(send, 403, FORBIDDEN, _OTHER_SITE, "use a program, or the console", {})
+            return
         if logins.required and path not in OPEN_PATHS and not path.startswith(_OPEN_PREFIX):
             try:
                 principal = await self._principal(scope, host)
@@ -106,6 +110,20 @@ def _is_for_programs(scope: Scope) -> bool:
     """True for the paths that take no session: no page of another site can use one there."""
     path: str = scope["path"]
     return path in _FOR_PROGRAMS or path.startswith(_REST_PREFIX)
+
+
+def _is_of_another_site(scope: Scope) -> bool:
+    """True for a change that a page of another site makes: its browser adds the certificate, and
+    the password that it remembers. Programs send none of these headers.
+    """
+    if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        return False  # the page cannot read the answer
+    headers = _headers(scope)
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("host")
 
 
 def _headers(scope: Scope) -> dict[str, str]:

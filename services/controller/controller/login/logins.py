@@ -189,10 +189,13 @@ class RestLogins:
         return "__Host-tidemark" if self.has_tls else "tidemark"
 
     def new_cookie(self, user: str) -> str:
-        """Return the cookie of a user that has logged in."""
+        """Return the cookie of a user that has logged in. Raises RefusedLoginError if the user has
+        been removed since.
+        """
         session = Session(user, self._clock.wall_ms() + self.session_ms)
         present = self._fingerprint(user)
-        assert present is not None, "the user has a password"
+        if present is None:
+            raise RefusedLoginError(BASIC, "the user was removed", user)
         return sessions.make_cookie(self._secret, session, present)
 
     def of_cookie(self, cookie: str) -> str | None:

@@ -28,6 +28,7 @@ async def log_in(visit: Visit, form: Form) -> Response:
         return _page(visit, user, "", back)
     try:
         await logins.check_password(user, form.text("password"), host)
+        cookie = logins.new_cookie(user)
     except RefusedLoginError as refusal:
         logins.count_failure(refusal, host)
         await asyncio.sleep(logins.delay_s)
@@ -37,7 +38,7 @@ async def log_in(visit: Visit, form: Form) -> Response:
     response = RedirectResponse(back, _SEE_OTHER)
     response.set_cookie(
         logins.cookie_name,
-        logins.new_cookie(user),
+        cookie,
         max_age=logins.session_ms // 1_000,
         secure=logins.has_tls,
         httponly=True,
