@@ -385,8 +385,17 @@ class Ext4:
         _run("mkfs.ext4", "-q", "-F", "-m", "0", self.image)
 
     def mount(self) -> None:
-        """Replays the journal, as after a crash."""
-        _run("mount", "-o", "loop", self.image, self.path)
+        """Replays the journal, as after a crash.
+
+        The loop device is a new one: another mount namespace, of a container or of a test's
+        network, may hold the file system that was shut down. By the same device, mount would find
+        that one again.
+        """
+        device = _run("losetup", "--find", "--show", self.image).strip()
+        try:
+            _run("mount", device, self.path)
+        finally:
+            _run("losetup", "--detach", device)  # it goes with the mount
 
     def shut_down(self) -> None:
         """From now on every write and sync fails with EIO, and nothing more reaches the device."""
