@@ -12,7 +12,7 @@ from tidemark.client.errors import ClientError
 from tidemark_spark import register
 from tidemark_spark.errors import OptionError, TidemarkSparkError
 from tidemark_spark.progress import reason_of
-from tidemark_spark.security import kafka_properties, kafka_security
+from tidemark_spark.security import client_security, kafka_properties
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -89,7 +89,7 @@ def kafka_options(found: argparse.Namespace) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as problem:
         raise OptionError(f"--kafka-properties: cannot read {file}: {problem}") from None
     options = kafka_properties(text)
-    kafka_security(options)
+    client_security(options)
     return options
 
 

@@ -1,19 +1,21 @@
-"""Options of TLS and login at Kafka's listeners, as settings of Tidemark's client. Pure.
+"""Options of TLS and login, as settings of Tidemark's client. Pure.
 
 The names are those of Spark's Kafka connector: ``kafka.`` and Kafka's own name. Stores of keys and
 authorities are PEM files, which Kafka's Java client reads too (``ssl.truststore.type=PEM``).
+GRPC_PROTOCOL turns the same login on for gRPC.
 """
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from tidemark.client.errors import ClientConfigError
-from tidemark.client.security_config import OAUTHBEARER, SecurityConfig
+from tidemark.client.security_config import OAUTHBEARER, PLAIN, SecurityConfig
 
 from tidemark_spark.errors import OptionError
 
 KAFKA_PREFIX: Final = "kafka."
+GRPC_PROTOCOL: Final = "grpc.security.protocol"
 _JAAS: Final = "kafka.sasl.jaas.config"
 _SETTINGS: Final[Mapping[str, str]] = {
     "kafka.security.protocol": "security_protocol",
@@ -29,7 +31,18 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "kafka.ssl.endpoint.identification.algorithm": "ssl_endpoint_identification_algorithm",
 }
 _STORES: Final = ("kafka.ssl.truststore", "kafka.ssl.keystore")
-SECURITY_OPTIONS: Final = (*_SETTINGS, _JAAS, *(f"{store}.type" for store in _STORES))
+SECURITY_OPTIONS: Final = (
+    *_SETTINGS,
+    _JAAS,
+    *(f"{store}.type" for store in _STORES),
+    GRPC_PROTOCOL,
+)
+_OVER_GRPC: Final = ("PLAINTEXT", "SSL", "SASL_SSL")
+_OF_TLS: Final = (
+    "ssl_ca_location",
+    "ssl_certificate_location",
+    "ssl_key_location",
+)
 _MODULE: Final = re.compile(
     r"\s*org\.apache\.kafka\.common\.security\.(?:scram\.Scram|plain\.Plain)LoginModule\s+"
     r"required\s+(?P<options>.*?);\s*",
@@ -66,6 +79,49 @@ def kafka_security(options: Mapping[str, str]) -> SecurityConfig | None:
         return SecurityConfig(**settings) if settings else None  # type: ignore[arg-type]
     except ClientConfigError as problem:
         raise OptionError(str(problem), f"options that begin with {KAFKA_PREFIX}") from None
+
+
+class _Hidden(str):
+    """A secret, which is not printed with the options that hold it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+def client_security(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of TLS and login of a client with transport="grpc": those of gRPC, and
+    ``kafka_security``.
+
+    Over gRPC the user's password is sent through TLS (PLAIN), whatever the mechanism at Kafka's
+    listeners. ``options`` as for ``kafka_security``. Raises OptionError.
+    """
+    at_kafka = kafka_security(options)
+    protocol = options.get(GRPC_PROTOCOL, "PLAINTEXT").upper()
+    if protocol not in _OVER_GRPC:
+        raise OptionError(f"{GRPC_PROTOCOL} is {protocol}", ", ".join(_OVER_GRPC))
+    if protocol == "PLAINTEXT":
+        return {} if at_kafka is None else {"kafka_security": at_kafka}
+    login = at_kafka or SecurityConfig()
+    settings: dict[str, Any] = {
+        "kafka_security": login,
+        "security_protocol": protocol,
+        **{name: getattr(login, name) for name in _OF_TLS},
+        "ssl_key_password": _Hidden(login.ssl_key_password),
+    }
+    if protocol == "SASL_SSL":
+        if not login.sasl_username:
+            raise OptionError(
+                f"{GRPC_PROTOCOL} is SASL_SSL, and there is no user",
+                "kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config",
+            )
+        settings |= {
+            "sasl_mechanism": PLAIN,
+            "sasl_username": login.sasl_username,
+            "sasl_password": _Hidden(login.sasl_password),
+        }
+    return settings
 
 
 def _check_store(options: Mapping[str, str], store: str) -> None:
@@ -107,7 +163,8 @@ def kafka_properties(text: str) -> dict[str, str]:
         if not line.strip() or line.lstrip().startswith(("#", "!")):
             continue
         name, equals, value = line.partition("=")
-        option = f"{KAFKA_PREFIX}{name.strip().lower()}"
+        own = name.strip().lower()
+        option = own if own == GRPC_PROTOCOL else f"{KAFKA_PREFIX}{own}"
         if not equals:
             raise OptionError(f"line {number} of the properties is not NAME=VALUE", "name=value")
         if option == f"{KAFKA_PREFIX}bootstrap.servers":

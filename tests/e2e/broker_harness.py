@@ -195,7 +195,7 @@ async def serve(
     server = BrokerServer(config, directories.managers, seams)
     controller.on_image = server.metadata.take
     try:
-        endpoints = await server.open()
+        endpoints = server.config.endpoints(await server.open())
         server.cluster.registration.broker_epoch = 1
         image = ClusterImage(
             position=FeedPosition(ControllerEpoch(1), 0),

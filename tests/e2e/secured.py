@@ -31,10 +31,12 @@ def secured_cluster(
     txn_coordinators: int = 0,
     share_coordinators: int = 0,
     mutual: Mapping[str, str] | None = None,
+    grpc: Mapping[str, str] | None = None,
     everywhere: Mapping[str, str] | None = None,
 ) -> Iterator["Secured"]:
     """One broker, whose super user has no password yet. ``mutual``: options of a listener MUTUAL
-    with mutual TLS; ``everywhere``: options of controller and broker.
+    with mutual TLS; ``grpc``: of a listener GRPC with logins; ``everywhere``: options of
+    controller and broker.
     """
     layout = Layout.on_free_ports(
         directory,
@@ -57,11 +59,22 @@ def secured_cluster(
         keys["listeners"] += f",MUTUAL://{HOST}:{ports['MUTUAL']}"
         keys["listener.security.protocol.map"] += ",MUTUAL:SSL"
         keys |= {f"listener.name.mutual.{name}": value for name, value in mutual.items()}
+    if grpc is not None:
+        ports["GRPC"] = free_port()
+        keys["listeners"] += f",GRPC://{HOST}:{ports['GRPC']}"
+        keys["listener.security.protocol.map"] += ",GRPC:SASL_SSL"
+        keys |= {f"listener.name.grpc.{name}": value for name, value in grpc.items()}
     both = everywhere or {}
     cluster = Cluster(layout, overrides={"broker": {**keys, **both}, "controller": both})
     try:
         cluster.start(START_SECONDS)
-        yield Secured(cluster, safe, ports.get("MUTUAL", 0))
+        yield Secured(
+            cluster,
+            safe,
+            ports.get("MUTUAL", 0),
+            ports.get("GRPC", 0),
+            Path((grpc or {}).get("ssl.ca.location", "")),
+        )
     finally:
         cluster.end()
 
@@ -69,10 +82,13 @@ def secured_cluster(
 class Secured:
     """One broker with an authorizer. The password of a user is its name."""
 
-    def __init__(self, cluster: Cluster, safe: int, mutual: int) -> None:
+    def __init__(self, cluster: Cluster, safe: int, mutual: int, grpc: int, ca: Path) -> None:
         self.cluster = cluster
         self.safe = safe
         self.mutual = mutual
+        self.grpc = grpc
+        self.ca = ca
+        """Authority of the listener GRPC."""
         self.internal = cluster.layout.member("broker-1").ports["internal"]
         self.topic_ids: dict[str, bytes] = {}
 

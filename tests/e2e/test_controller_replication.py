@@ -198,12 +198,21 @@ def test_a_killed_controllers_successor_knows_the_isr_and_counts_the_lease_anew(
     async def use(world: World) -> None:
         leader, one = world.state.leader, world.followers[0]
         assert await world.propose(world.request(leader, one)) == ErrorCode.NONE
+        await world.sees(lambda state: set(state.isr) == {leader, one})
         await until(lambda: pair[1].is_ready)
         pair[0].kill()
         await world.brokers[leader].session.stop()
         await world.client.sees(lambda image: image.position.controller_epoch == 2)
-        assert (world.state.leader, set(world.state.isr)) == (leader, {leader, one})
-        await world.sees(lambda state: state.leader == one)
+        shown: list[PartitionImage] = []
+
+        def is_replaced(state: PartitionImage) -> bool:
+            shown.append(state)
+            return state.leader == one
+
+        await world.sees(is_replaced)
+        # On a busy machine the feed shows nothing of the time before the election.
+        kept = [set(state.isr) for state in shown if state.leader == leader]
+        assert kept in ([], [{leader, one}])
         loaded_at, led_at = (
             logged_at(pair[1], "state loaded"),
             logged_at(pair[1], "leaders elected"),

@@ -25,7 +25,7 @@ class Secure:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.properties = SecureFiles.of(cluster.layout).java(CLIENT)
+        self.properties = SecureFiles.of(cluster.layout).spark(CLIENT)
         self.options = kafka_properties(self.properties.read_text())
         security = kafka_security(self.options)
         assert security is not None
@@ -34,7 +34,7 @@ class Secure:
     @property
     def shared(self) -> dict[str, str]:
         """Options of source and sink."""
-        return {"bootstrap.servers": self.cluster.grpc(), **self.options}
+        return {"bootstrap.servers": self.cluster.layout.grpc_client_bootstrap, **self.options}
 
     def create(self, topic: str) -> str:
         with sync.Admin(self.cluster.bootstrap, **self.login) as admin:
@@ -132,7 +132,8 @@ def test_a_job_takes_the_properties_of_kafkas_java_clients(
     source, target = secure.create(topic_name("in")), secure.create(topic_name("out"))
     with sync.Producer(secure.cluster.bootstrap, **secure.login) as producer:
         producer.send_many(source, [(b"%d" % number, b"%d" % number) for number in range(ROWS)])
-    words = ["--bootstrap-servers", secure.cluster.grpc(), "--source", source, "--target", target]
+    doors = secure.cluster.layout.grpc_client_bootstrap
+    words = ["--bootstrap-servers", doors, "--source", source, "--target", target]
     words += ["--checkpoint", str(tmp_path), "--available-now"]
     run(spark, parse([*words, "--kafka-properties", str(secure.properties)]), lambda _: None)
     assert secure.read(target) == list(range(ROWS))

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeVar
 from tidemark.client.errors import ClientConfigError
 from tidemark.client.security_config import SecurityConfig
 from tidemark.model.errors import ErrorCode
+from tidemark.model.scram import MECHANISM_NAMES
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -56,7 +57,8 @@ class ClientConfig(SecurityConfig):
     """Unanswered requests of one connection; further requests wait."""
     kafka_security: SecurityConfig | None = None
     """With ``transport="grpc"``: TLS and login at Kafka's listeners, to which clients turn for
-    groups, administration and the records of transactions. None: the settings above.
+    groups, administration and the records of transactions. None: the settings above, which are
+    then for both.
     """
 
     def __post_init__(self) -> None:
@@ -78,10 +80,15 @@ class ClientConfig(SecurityConfig):
         )
 
     def _check_grpc(self) -> None:
-        if self.uses_sasl:
+        if self.uses_sasl and not self.uses_tls:
             raise _problem(
                 f"security_protocol {self.security_protocol} needs transport='kafka': over gRPC a"
-                " client is known by its certificate (security_protocol='SSL') and has no login"
+                " client sends its password or token with each call, so it has to be SASL_SSL"
+            )
+        if self.uses_sasl and self.sasl_mechanism in MECHANISM_NAMES:
+            raise _problem(
+                f"sasl_mechanism {self.sasl_mechanism} needs transport='kafka': over gRPC it is"
+                " PLAIN or OAUTHBEARER; kafka_security may have another one"
             )
         if self.uses_tls and self.ssl_endpoint_identification_algorithm != "https":
             raise _problem(

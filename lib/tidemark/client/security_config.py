@@ -26,7 +26,9 @@ class SecurityConfig:
     sasl_username: str = ""
     sasl_password: str = field(default="", repr=False)
     sasl_oauthbearer_token: Callable[[], str] | None = field(default=None, repr=False)
-    """Returns a token that is valid now. Called at every login, in a thread: it may wait."""
+    """Returns a token that is valid now. Called at every login, and over gRPC every few seconds
+    while calls are made, in a thread: it may wait.
+    """
     ssl_ca_location: str = ""
     """PEM file of the authorities of brokers' certificates; empty: those of the system."""
     ssl_certificate_location: str = ""

@@ -3,7 +3,7 @@
 It is frozen; applying a delta creates a new image.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -43,6 +43,10 @@ SSL: Final = "SSL"
 """Kafka's name of the security protocol of a listener with TLS and without SASL."""
 INTERNAL_LISTENER: Final = "INTERNAL"
 """Name of the listener for other brokers."""
+CLIENT_LISTENER: Final = "CLIENT"
+"""Name of the listener for clients of Kafka's protocol, where there is one."""
+GRPC_LISTENER: Final = "GRPC"
+"""Name of the listener for clients over gRPC; the others speak Kafka's protocol."""
 
 START_OF_FEED: Final = FeedPosition(ControllerEpoch(-1), -1)
 
@@ -104,8 +108,21 @@ class BrokerImage:
         internal = self.endpoint(INTERNAL_LISTENER)
         if internal is not None and internal.security_protocol in (PLAINTEXT, SSL):
             return internal
-        plain = (point for point in self.endpoints if point.security_protocol == PLAINTEXT)
-        return next(plain, None)
+        return next(
+            (point for point in self._kafka() if point.security_protocol == PLAINTEXT), None
+        )
+
+    def client_endpoint(self) -> Endpoint | None:
+        """Return the endpoint of clients of Kafka's protocol: listener CLIENT, else the first one
+        that is not for brokers.
+        """
+        named = self.endpoint(CLIENT_LISTENER)
+        if named is not None:
+            return named
+        return next((point for point in self._kafka() if point.listener != INTERNAL_LISTENER), None)
+
+    def _kafka(self) -> Iterator[Endpoint]:
+        return (point for point in self.endpoints if point.listener != GRPC_LISTENER)
 
 
 @dataclass(frozen=True, slots=True)

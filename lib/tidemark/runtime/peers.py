@@ -1,16 +1,18 @@
-"""Callers of a gRPC server with mutual TLS: their principals, and who may call at all."""
+"""Callers of a gRPC server: their principals, and who may call at all."""
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import unquote
 
 import grpc
 import grpc.aio
 
-from tidemark.model.authorization import PROCESS
+from tidemark.model.authorization import ANONYMOUS, PROCESS
 from tidemark.protocol.principal_mapping import NoPrincipalError, PrincipalMapper
 from tidemark.runtime.access.certificates import principal_of_pem
 from tidemark.runtime.telemetry import fields
@@ -18,8 +20,8 @@ from tidemark.runtime.telemetry import fields
 log = logging.getLogger(__name__)
 
 PEER: Final[ContextVar[str]] = ContextVar("peer", default=PROCESS)
-"""Principal of the caller of the RPC that runs. Without mutual TLS every caller is taken for a
-process of the cluster.
+"""Principal of the caller of the RPC that runs. Without a check of callers, every caller is taken
+for a process of the cluster.
 """
 
 _CERTIFICATE: Final = "x509_pem_cert"
@@ -30,12 +32,38 @@ _KINDS: Final = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 Handler = grpc.RpcMethodHandler
 
 
+def host_of(peer: str) -> str:
+    """Return the address in gRPC's name of a peer, as ``ipv4:10.0.0.1:40000``; '' for others."""
+    family, _, rest = peer.partition(":")
+    return unquote(rest).rpartition(":")[0].strip("[]") if family in ("ipv4", "ipv6") else ""
+
+
 class RefusedPeerError(Exception):
     """The caller may not call this server. The message is for the caller."""
 
+    def __init__(
+        self, message: str, status: grpc.StatusCode = grpc.StatusCode.PERMISSION_DENIED
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Peer(NamedTuple):
+    """Caller of an RPC. ``left_s``: time for which it may go on; None without a limit."""
+
+    principal: str
+    left_s: float | None = None
+
+
+class FindsPeers(Protocol):
+    """Check of the callers of one server."""
+
+    async def peer_of(self, context: Any) -> Peer:
+        """Return the caller of an RPC, by its context. Raises RefusedPeerError."""
+
 
 class Peers:
-    """Rules of one server. ``processes`` are the principals of the cluster's processes."""
+    """Callers with certificates. ``processes`` are the principals of the cluster's processes."""
 
     def __init__(self, rules: str, processes: frozenset[str], *, takes_clients: bool) -> None:
         """With ``takes_clients`` others get in as clients, whom each RPC authorizes; without it,
@@ -47,6 +75,13 @@ class Peers:
         self._principal = lru_cache(_CERTIFICATES_KEPT)(
             lambda certificate: principal_of_pem(certificate, mapper)
         )
+
+    async def peer_of(self, context: Any) -> Peer:
+        """Return the caller by its certificate. Raises RefusedPeerError."""
+        found = context.auth_context().get(_CERTIFICATE, ())
+        if not found:
+            raise RefusedPeerError("this service takes only callers with a certificate")
+        return Peer(self.principal_of(found[0]))
 
     def principal_of(self, certificate: bytes) -> str:
         """Return the principal of a caller with this certificate (PEM). Raises RefusedPeerError."""
@@ -64,10 +99,23 @@ class Peers:
         return principal
 
 
-class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in stubs only
-    """Interceptor that sets PEER for every RPC, and refuses those of callers who may not call."""
+class AnonymousPeers:
+    """Callers who do not prove who they are: clients without a name."""
 
-    def __init__(self, peers: Peers) -> None:
+    async def peer_of(self, context: Any) -> Peer:
+        """Return the client."""
+        del context
+        return Peer(ANONYMOUS)
+
+
+class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in stubs only
+    """Interceptor that sets PEER for every RPC, and refuses those of callers who may not call.
+
+    A stream whose caller may go on for a limited time only, such as the life of a token, ends with
+    UNAVAILABLE after it: a client opens it again, with a new token.
+    """
+
+    def __init__(self, peers: FindsPeers) -> None:
         self._peers = peers
 
     async def intercept_service(
@@ -81,7 +129,10 @@ class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic
             return handler
         kind = next(name for name in _KINDS if getattr(handler, name) is not None)
         behaviour = getattr(handler, kind)
-        wrap = self._generator if inspect.isasyncgenfunction(behaviour) else self._coroutine
+        if inspect.isasyncgenfunction(behaviour):
+            wrap = self._generator
+        else:
+            wrap = self._stream if "stream" in kind else self._call
         make = getattr(grpc, f"{kind}_rpc_method_handler")
         return make(
             wrap(behaviour, handler_call_details.method),
@@ -89,10 +140,24 @@ class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic
             response_serializer=handler.response_serializer,
         )
 
-    def _coroutine(self, behaviour: Callable[..., Awaitable[Any]], method: str) -> Any:
+    def _call(self, behaviour: Callable[..., Awaitable[Any]], method: str) -> Any:
         async def checked(request: Any, context: Any) -> Any:
             await self._check(context, method)
             return await behaviour(request, context)
+
+        return checked
+
+    def _stream(self, behaviour: Callable[..., Awaitable[Any]], method: str) -> Any:
+        async def checked(requests: Any, context: Any) -> Any:
+            peer = await self._check(context, method)
+            limit = asyncio.timeout(peer.left_s)
+            try:
+                async with limit:
+                    return await behaviour(requests, context)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the login has ended: log in again")
 
         return checked
 
@@ -104,15 +169,15 @@ class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic
 
         return checked
 
-    async def _check(self, context: Any, method: str) -> None:
-        found = context.auth_context().get(_CERTIFICATE, ())
+    async def _check(self, context: Any, method: str) -> Peer:
         try:
-            if not found:
-                raise RefusedPeerError("this service takes only callers with a certificate")
-            PEER.set(self._peers.principal_of(found[0]))
+            peer = await self._peers.peer_of(context)
         except RefusedPeerError as refused:
             log.warning(
                 "call refused",
                 extra=fields(peer=context.peer(), method=method, reason=str(refused)),
             )
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refused))
+            await context.abort(refused.status, str(refused))
+            raise AssertionError("abort raises") from None
+        PEER.set(peer.principal)
+        return peer

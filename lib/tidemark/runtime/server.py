@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection
 
 from tidemark.runtime.cluster_config import ClusterConfig
 from tidemark.runtime.ops_http import AddressTakenError
-from tidemark.runtime.peers import PeerGate, Peers
+from tidemark.runtime.peers import FindsPeers, PeerGate, Peers
 from tidemark.runtime.service_config import HostPort
 from tidemark.runtime.telemetry import REQUEST_ID, new_request_id
 from tidemark.runtime.tls import ChannelTls, ClientAuth, ServerTls
@@ -79,10 +79,10 @@ class GrpcServer:
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         drain_seconds: float = 5.0,
         credentials: grpc.ServerCredentials | None = None,
-        peers: Peers | None = None,
+        peers: FindsPeers | None = None,
     ) -> None:
-        """``credentials`` come from ``tls.ServerTls``; None means plain text. ``peers``, of a
-        server that requires certificates, decides by them who may call.
+        """``credentials`` come from ``tls.ServerTls``; None means plain text. ``peers`` decides who
+        may call; None: everybody, as a process of the cluster.
         """
         self._listen = HostPort.parse(listen)
         self._address = self._listen
@@ -157,7 +157,7 @@ def make_grpc_server(
     *,
     message_bytes_max: int = MESSAGE_BYTES_MAX,
     credentials: grpc.ServerCredentials | None = None,
-    peers: Peers | None = None,
+    peers: FindsPeers | None = None,
 ) -> GrpcServer:
     """Return a server with its services; ``register(grpc_server)`` adds the servicers."""
     server = GrpcServer(
@@ -169,6 +169,19 @@ def make_grpc_server(
     )
     register(server.grpc)
     return server
+
+
+def make_client_server(
+    listen: str,
+    service_names: Sequence[str],
+    register: Callable[[Any], None],
+    *,
+    tls: ServerTls | None,
+    peers: FindsPeers,
+) -> GrpcServer:
+    """Return a server for clients, who are what ``peers`` finds. Raises TlsError."""
+    credentials = None if tls is None else tls.credentials()
+    return make_grpc_server(listen, service_names, register, credentials=credentials, peers=peers)
 
 
 def make_secured_server(config: ClusterConfig, *, takes_clients: bool) -> MakeGrpcServer:

@@ -8,14 +8,13 @@ from typing import Final, Literal
 from pydantic import Field, field_validator, model_validator
 from tidemark.protocol.principal_mapping import DEFAULT_RULES, PrincipalMapper
 from tidemark.runtime.access.authorization_config import AuthorizationConfig
+from tidemark.runtime.access.header_logins import BASIC, BEARER
 from tidemark.runtime.access.oauth_config import OauthConfig
 from tidemark.runtime.service_config import Address, CommaList, HostPort
 from tidemark.runtime.tls import ClientAuth, TlsSettings
 
 from controller.core.roles import Role, parse_roles
 
-BASIC: Final = "basic"
-BEARER: Final = "bearer"
 MTLS: Final = "mtls"
 MECHANISMS: Final = (BASIC, BEARER, MTLS)
 

@@ -12,7 +12,7 @@ from tidemark.client.errors import TransactionalIdNotFoundError
 from tidemark.client.sync import SinkBatches
 from tidemark_spark.errors import OptionError
 from tidemark_spark.progress import Progress, ProgressListener
-from tidemark_spark.security import kafka_security
+from tidemark_spark.security import client_security
 
 from tidemark_jobs.backfill.options import Options
 from tidemark_jobs.backfill.transform import transform
@@ -65,9 +65,7 @@ def check_sink(spark: SparkSession, options: Options, echo: Echo) -> None:
     """Raise OptionError if another query than the checkpoint's has written to the sink, because all
     files would be written again. With ``--again`` print a warning instead.
     """
-    with SinkBatches(
-        options.bootstrap_servers, kafka_security=kafka_security(options.kafka)
-    ) as sinks:
+    with SinkBatches(options.bootstrap_servers, **client_security(options.kafka)) as sinks:
         try:
             known = sinks.describe(options.sink_id)
         except TransactionalIdNotFoundError:

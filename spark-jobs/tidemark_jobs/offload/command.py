@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from tidemark.client.sync import Admin
 from tidemark.runtime.clock import Clock
 from tidemark_spark.errors import OptionError, TidemarkSparkError
-from tidemark_spark.security import kafka_security
+from tidemark_spark.security import client_security
 
 from tidemark_jobs.command import (
     DONE,
@@ -48,8 +48,8 @@ def _offload(arguments: Sequence[str] | None) -> int:
     options, found = parse(arguments)
     if found.show or found.verify:
         return show(options, found)
-    login = kafka_security(options.kafka)
-    with Admin(options.bootstrap_servers, transport="grpc", kafka_security=login) as admin:
+    login = client_security(options.kafka)
+    with Admin(options.bootstrap_servers, transport="grpc", **login) as admin:
         ends = find_ends(admin, options)
     spark = start_session("offload")
     spark.dataSource.register(StagedFiles)

@@ -13,7 +13,7 @@ from tidemark.client.sync import Admin, SinkBatches
 from tidemark.client.transactions.sink_batches import BatchId
 from tidemark_spark.errors import TidemarkSparkError
 from tidemark_spark.progress import Progress, ProgressListener, metrics_served
-from tidemark_spark.security import kafka_security
+from tidemark_spark.security import client_security
 from tidemark_spark.sink.foreach_batch import ForeachBatchWriter, Prepare
 
 from tidemark_jobs.command import LAST_REPORT_SECONDS, Echo
@@ -108,9 +108,7 @@ def _take_over(options: Options, query_id: str, echo: Echo) -> None:
     over from it in the same way, even before its first batch.
     """
     batch = BatchId(options.sink_id, query_id, 0)
-    with SinkBatches(
-        options.bootstrap_servers, kafka_security=kafka_security(options.kafka)
-    ) as sinks:
+    with SinkBatches(options.bootstrap_servers, **client_security(options.kafka)) as sinks:
         with sinks.enlist(batch, "takeover") as writer:
             retired = writer.retired_query_id
         sinks.abort(batch)
@@ -212,10 +210,8 @@ def run(spark: SparkSession, options: Options, echo: Echo) -> Progress:
     progress = Progress(options.sink_id)
     listener = ProgressListener(progress, name=options.sink_id, echo=echo)
     with ExitStack() as ending:
-        login = kafka_security(options.kafka)
-        admin = ending.enter_context(
-            Admin(options.bootstrap_servers, transport="grpc", kafka_security=login)
-        )
+        login = client_security(options.kafka)
+        admin = ending.enter_context(Admin(options.bootstrap_servers, transport="grpc", **login))
         target = Target(lambda topic: _partition_count(admin, topic), options)
         plan = settle_plan(spark, options, target, echo)
         echo(f"{options.source} -> {plan}")

@@ -11,7 +11,7 @@ from tidemark.client.admin.types import ConfigResource, NewTopic
 from tidemark.client.sync import Admin
 from tidemark_spark.errors import OptionError
 from tidemark_spark.progress import Progress, ProgressListener
-from tidemark_spark.security import kafka_security
+from tidemark_spark.security import client_security
 
 from tidemark_jobs.command import LAST_REPORT_SECONDS, Echo
 from tidemark_jobs.sessions.frames import (
@@ -135,8 +135,8 @@ def run(spark: SparkSession, options: Options, echo: Echo) -> int:
     ``spark`` has the format registered. Returns the number of late records. Raises
     TidemarkSparkError, ClientError, StreamingQueryException.
     """
-    login = kafka_security(options.kafka)
-    with Admin(options.bootstrap_servers, transport="grpc", kafka_security=login) as admin:
+    login = client_security(options.kafka)
+    with Admin(options.bootstrap_servers, transport="grpc", **login) as admin:
         make_topics(admin, options, echo)
     names = [f"{options.name}-sessions", f"{options.name}-users"]
     listeners = [LateRecords(Progress(name), name=name, echo=echo) for name in names]

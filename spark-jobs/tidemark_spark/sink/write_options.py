@@ -17,7 +17,7 @@ from tidemark_spark.options import (
     check_names,
     positive,
 )
-from tidemark_spark.security import kafka_security
+from tidemark_spark.security import client_security
 
 WRITE_OPTIONS: Final = (
     "bootstrap.servers",
@@ -97,20 +97,21 @@ class WriteOptions:
     """Timeout of a call to the coordinator, including retries."""
     producer: Mapping[str, Any] = field(default_factory=dict)
     """Settings of ProducerConfig that differ from its defaults, without TLS and login."""
-    security: SecurityConfig | None = None
-    """TLS and login at Kafka's listeners."""
+    security: Mapping[str, Any] = field(default_factory=dict)
+    """TLS and login, as ``client_security`` returns them."""
 
     @property
     def client(self) -> dict[str, Any]:
         """Settings in ``producer`` that every client has."""
         shared = {each.name for each in fields(ClientConfig)} - _LOGIN
         own = {name: value for name, value in self.producer.items() if name in shared}
-        return own if self.security is None else {**own, "kafka_security": self.security}
+        return {**own, **self.security}
 
     @property
     def config(self) -> ProducerConfig:
         """Configuration of the producers, without settings of the transaction."""
-        login = {} if self.security is None else asdict(self.security)
+        at_kafka = self.security.get("kafka_security")
+        login = {} if at_kafka is None else asdict(at_kafka)
         return ProducerConfig(**self.producer, **login)
 
 
@@ -134,7 +135,7 @@ def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         replay_mismatch=_choice(options, "replay.mismatch", ReplayMismatch, ReplayMismatch.FAIL),
         api_timeout_ms=positive(options, _API_TIMEOUT) or API_TIMEOUT_MS,
         producer=_producer_settings(given, options),
-        security=kafka_security(options),
+        security=client_security(options),
     )
     _check_delivery(read)
     return read

@@ -25,7 +25,7 @@ from tidemark_spark.options import (
     nearest,
     positive,
 )
-from tidemark_spark.security import kafka_security
+from tidemark_spark.security import client_security
 
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
@@ -174,13 +174,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         partitions_min=positive(options, "minPartitions"),
         records_per_partition_max=positive(options, "maxRecordsPerPartition"),
         group_id=group_id,
-        client=client_settings(given) | _login(options),
+        client=client_settings(given) | client_security(options),
     )
-
-
-def _login(options: Mapping[str, str]) -> dict[str, Any]:
-    security = kafka_security(options)
-    return {} if security is None else {"kafka_security": security}
 
 
 def client_settings(given: Mapping[str, str]) -> dict[str, Any]:

@@ -1,7 +1,9 @@
+import pickle
+
 import pytest
 from tidemark.client.security_config import SecurityConfig
 from tidemark_spark.errors import OptionError
-from tidemark_spark.security import kafka_properties, kafka_security
+from tidemark_spark.security import client_security, kafka_properties, kafka_security
 from tidemark_spark.sink.write_options import write_options
 from tidemark_spark.source.read_options import read_options
 
@@ -77,6 +79,49 @@ def test_source_and_sink_take_them_and_do_not_print_the_password() -> None:
     assert 'pa"55' not in repr(read) + repr(write) + repr(write.config)
 
 
+def test_the_same_login_is_used_over_grpc_with_plain_and_is_not_printed() -> None:
+    own = client_security(LOGIN | {"grpc.security.protocol": "sasl_ssl"})
+    assert own == {
+        "kafka_security": SETTINGS,
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": "alice",
+        "sasl_password": 'pa"55',
+        "ssl_ca_location": "/etc/ca.pem",
+        "ssl_certificate_location": "",
+        "ssl_key_location": "",
+        "ssl_key_password": "",
+    }
+    assert 'pa"55' not in repr(own)
+    sent = pickle.loads(pickle.dumps(own))
+    assert sent == own
+    assert 'pa"55' not in repr(sent)
+    options = LOGIN | {"grpc.security.protocol": "SASL_SSL"}
+    write = write_options(WRITE | options, streaming=False)
+    assert read_options(READ | options, streaming=False).client == own
+    assert write.client["sasl_mechanism"] == "PLAIN"
+    assert write.config.sasl_mechanism == "SCRAM-SHA-512"
+    assert write.config.transport == "kafka"
+
+
+def test_tls_over_grpc_beside_kafkas_listeners_without_it() -> None:
+    own = client_security({"grpc.security.protocol": "SSL"})
+    assert own["kafka_security"] == SecurityConfig()
+    assert own["security_protocol"] == "SSL"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"grpc.security.protocol": "SASL_PLAINTEXT"}, "PLAINTEXT, SSL, SASL_SSL"),
+        ({"grpc.security.protocol": "SASL_SSL"}, "there is no user"),
+    ],
+)
+def test_a_login_over_grpc_that_cannot_be_is_refused(options: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        client_security(options)
+
+
 @pytest.mark.parametrize("name", ["client.sasl_password", "client.security.protocol"])
 def test_a_login_has_one_way_in(name: str) -> None:
     with pytest.raises(OptionError, match=r"kafka\.(sasl|security)"):
@@ -87,6 +132,8 @@ def test_the_properties_of_kafkas_java_clients_are_options() -> None:
     lines = ["# made by tidemark", "", "bootstrap.servers=127.0.0.1:9092"]
     lines += [f"{name.removeprefix('kafka.')}={text}" for name, text in LOGIN.items()]
     assert kafka_properties("\n".join(lines)) == LOGIN
+    lines.append("grpc.security.protocol=SSL")
+    assert kafka_properties("\n".join(lines)) == LOGIN | {"grpc.security.protocol": "SSL"}
 
 
 @pytest.mark.parametrize(("text", "words"), [("acks=all", "acks, which"), ("what", "NAME=VALUE")])

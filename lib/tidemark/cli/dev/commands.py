@@ -36,8 +36,8 @@ PortOption = Annotated[
         "--port",
         metavar="KIND=PORT",
         help="Move one kind: zookeeper, controller_grpc, rest, client, internal, grpc, ops,"
-        " txn_grpc, txn_ops, share_grpc, share_ops, prometheus or mutual. The first of consecutive"
-        " ports; may be repeated.",
+        " txn_grpc, txn_ops, share_grpc, share_ops, prometheus, mutual or grpc_client. The first of"
+        " consecutive ports; may be repeated.",
     ),
 ]
 
@@ -59,7 +59,7 @@ def up(
     ] = None,
     base_port: Annotated[
         int | None,
-        typer.Option("--base-port", help="First port; all ports are within the next 130."),
+        typer.Option("--base-port", help="First port; all ports are within the next 140."),
     ] = None,
     port: PortOption = None,
     metrics: Annotated[

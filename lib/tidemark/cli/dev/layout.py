@@ -27,7 +27,7 @@ PROMETHEUS: Final = "prometheus"
 _FORMAT: Final = 1
 # Below the range that the kernel assigns to outgoing connections.
 _FREE_PORTS: Final = (20_000, 32_000)
-_PORTS_IN_BLOCK: Final = 130
+_PORTS_IN_BLOCK: Final = 140
 _RESERVED_BLOCKS_MAX: Final = 16
 _reserved_blocks: Final[deque[int]] = deque()
 """Descriptors of the lock files of the newest blocks that free_port_block returned."""
@@ -52,10 +52,11 @@ class Ports:
     share_ops: int = 9592
     prometheus: int = 9090
     mutual: int = 9692
+    grpc_client: int = 9792
 
     @classmethod
     def from_base(cls, base: int) -> "Ports":
-        """Return ports that are all below ``base + 130``."""
+        """Return ports that are all below ``base + 140``."""
         kinds = cls.__dataclass_fields__
         return cls(**{kind: base + 10 * place for place, kind in enumerate(kinds)})
 
@@ -225,6 +226,11 @@ class Layout:
         """gRPC addresses of the brokers."""
         return self._of_brokers(self.shape.ports.grpc)
 
+    @property
+    def grpc_client_bootstrap(self) -> str:
+        """gRPC addresses at which clients of a secure cluster log in."""
+        return self._of_brokers(self.shape.ports.grpc_client)
+
     def _of_brokers(self, first_port: int) -> str:
         ports = range(first_port, first_port + self.shape.brokers)
         return ",".join(f"{HOST}:{port}" for port in ports)
@@ -288,6 +294,7 @@ class Layout:
             }
             if self.shape.is_secure:
                 used["mutual"] = ports.mutual + place
+                used["grpc_client"] = ports.grpc_client + place
             number = self.shape.first_broker_id + place
             yield Member(f"broker-{number}", "broker", number, used)
 
@@ -328,7 +335,7 @@ def port_is_free(port: int) -> bool:
 
 
 def free_port_block() -> int:
-    """Return the first of 130 free ports in a row. Raises CommandError if there are none.
+    """Return the first of 140 free ports in a row. Raises CommandError if there are none.
 
     No other process of this user gets the block from this function while it is one of the newest
     that this process got: its servers may not listen yet, or may be restarting.

@@ -28,10 +28,11 @@ USERS: Final = (ADMIN, CLIENT)
 MECHANISM: Final = "SCRAM-SHA-512"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 NOTE: Final = (
-    "secure: Kafka clients log in with SASL_SSL or show a certificate, REST and the console want a"
-    " password, and ACLs decide; gRPC, ZooKeeper and the brokers' listener INTERNAL are open to"
-    " every user of this machine"
+    "secure: Kafka clients log in with SASL_SSL or show a certificate, gRPC clients, REST and the"
+    " console want a password, and ACLs decide; the processes' own gRPC, ZooKeeper and the brokers'"
+    " listener INTERNAL are open to every user of this machine"
 )
+_GRPC_LOGIN: Final = {"grpc.security.protocol": "SASL_SSL"}
 _PASSWORD_BYTES: Final = 24
 _OTHERS: Final = 0o077
 
@@ -83,6 +84,10 @@ class SecureFiles:
     def java(self, user: str) -> Path:
         """Return the properties of Kafka's Java clients and tools."""
         return self.directory / f"{user}.properties"
+
+    def spark(self, user: str) -> Path:
+        """Return the properties of Spark jobs: the same, and the login over gRPC."""
+        return self.directory / f"{user}.spark.properties"
 
     def java_mutual(self, user: str) -> Path:
         """Return the same for the listener that wants a certificate instead of a password."""
@@ -183,9 +188,16 @@ def keys_of(layout: Layout, member: Member) -> dict[str, object]:
     return {
         **rules,
         "listeners": ",".join(
-            f"{name.upper()}://{HOST}:{ports[name]}" for name in ("client", "mutual", "internal")
+            f"{name}://{HOST}:{ports[kind]}"
+            for name, kind in (
+                ("CLIENT", "client"),
+                ("MUTUAL", "mutual"),
+                ("INTERNAL", "internal"),
+                ("GRPC", "grpc_client"),
+            )
         ),
-        "listener.security.protocol.map": "CLIENT:SASL_SSL,MUTUAL:SSL,INTERNAL:PLAINTEXT",
+        "listener.security.protocol.map": "CLIENT:SASL_SSL,MUTUAL:SSL,INTERNAL:PLAINTEXT"
+        ",GRPC:SASL_SSL",
         "sasl.enabled.mechanisms": f"{MECHANISM},SCRAM-SHA-256,PLAIN",
         "ssl.certificate.location": str(files.broker),
         "ssl.ca.location": str(files.ca),
@@ -207,8 +219,8 @@ def client_uses(layout: Layout) -> dict[str, str]:
         f" {layout.rest_addresses.partition(',')[0]}/v3/clusters",
         "kcat": f"kcat -F {files.librdkafka(CLIENT)} -L",
         "spark": "spark-submit --py-files build/tidemark_jobs.zip spark-jobs/jobs/reshard.py"
-        f" --bootstrap-servers {layout.grpc_bootstrap}"
-        f" --kafka-properties {files.java(CLIENT)} --help",
+        f" --bootstrap-servers {layout.grpc_client_bootstrap}"
+        f" --kafka-properties {files.spark(CLIENT)} --help",
         "tidemark": f"tidemark topic list (as {ADMIN}, from {layout.directory.parent}), or"
         f" {profiles.FILE_VARIABLE}={files.profiles} tidemark --profile {CLIENT} topic list",
     }
@@ -233,6 +245,7 @@ def client_files(layout: Layout) -> Mapping[Path, str]:
     for user in USERS:
         password = files.password(user).read_text(encoding="ascii").strip()
         found[files.java(user)] = _java(layout, user, password)
+        found[files.spark(user)] = found[files.java(user)] + _lines(_GRPC_LOGIN)
         found[files.java_mutual(user)] = _java_mutual(layout, user)
         found[files.librdkafka(user)] = _librdkafka(layout, user, password)
     found[files.profiles] = _profiles(layout)

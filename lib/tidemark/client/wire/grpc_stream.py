@@ -6,7 +6,12 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 import grpc
 import grpc.aio
 
-from tidemark.client.errors import ClientError, ConnectionLostError, RequestTimedOutError
+from tidemark.client.errors import (
+    AuthenticationError,
+    ClientError,
+    ConnectionLostError,
+    RequestTimedOutError,
+)
 from tidemark.model.errors import ErrorCode
 
 # Returned by read() at the end of a stream; the type stubs lack it.
@@ -38,6 +43,7 @@ class ExchangeStream(Generic[Request, Answer]):
         self._writing = asyncio.Lock()
         self._next_correlation_id = 0
         self._lost: str | None = None
+        self._refused = False
 
     @property
     def is_lost(self) -> bool:
@@ -53,7 +59,8 @@ class ExchangeStream(Generic[Request, Answer]):
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
         except grpc.aio.AioRpcError as problem:
-            reason = f"{problem.code().name}: {problem.details()}"
+            self._refused = problem.code() is grpc.StatusCode.UNAUTHENTICATED
+            reason = _describe(problem)
         except asyncio.CancelledError:
             reason = "the client closed"
             raise
@@ -63,7 +70,7 @@ class ExchangeStream(Generic[Request, Answer]):
     async def exchange(self, request: Request, *, timeout_ms: float) -> Answer:
         """Send one request and return its response.
 
-        Raises ConnectionLostError, RequestTimedOutError.
+        Raises ConnectionLostError, RequestTimedOutError, AuthenticationError.
         """
         async with self._slots:
             try:
@@ -111,6 +118,10 @@ class ExchangeStream(Generic[Request, Answer]):
         return await waiting
 
     def _loss(self) -> ClientError:
+        if self._refused:
+            return AuthenticationError(
+                ErrorCode.SASL_AUTHENTICATION_FAILED, str(self._lost), where=self.where
+            )
         return ConnectionLostError(
             ErrorCode.NETWORK_EXCEPTION, f"stream lost: {self._lost}", where=self.where
         )

@@ -13,6 +13,7 @@ from tidemark_wire.v1 import common_pb2, partition_store_pb2, partition_store_pb
 
 from tidemark.client.config import Address, Bootstrap, ClientConfig
 from tidemark.client.errors import (
+    AuthenticationError,
     ClientConfigError,
     ClientError,
     ConnectionLostError,
@@ -20,6 +21,7 @@ from tidemark.client.errors import (
     UnsupportedVersionError,
     error_for,
 )
+from tidemark.client.wire.grpc_login import GrpcLogin
 from tidemark.client.wire.grpc_stream import ExchangeStream
 from tidemark.client.wire.metadata_cache import BrokerView, ClusterView, PartitionView, TopicView
 from tidemark.client.wire.transport import (
@@ -46,6 +48,7 @@ _PARKED_FETCHES_MAX: Final = 256
 """Limit of a broker for one stream; further partitions wait for their turn."""
 _CODES: Final[Mapping[grpc.StatusCode, tuple[type[ClientError], ErrorCode]]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: (RequestTimedOutError, ErrorCode.REQUEST_TIMED_OUT),
+    grpc.StatusCode.UNAUTHENTICATED: (AuthenticationError, ErrorCode.SASL_AUTHENTICATION_FAILED),
     grpc.StatusCode.UNIMPLEMENTED: (UnsupportedVersionError, ErrorCode.UNSUPPORTED_VERSION),
 }
 
@@ -65,6 +68,9 @@ class GrpcTransport:
         self._group = group
         self._brokers: Mapping[int, Address] = {}
         self._tls = _channel_tls(config)
+        self._login = (
+            grpc.metadata_call_credentials(GrpcLogin(config)) if config.uses_sasl else None
+        )
         self._channels: dict[tuple[int, Address, int], grpc.aio.Channel] = {}
         self._appends: dict[Address, AppendStream] = {}
         self._fetches: dict[tuple[Address, bool], FetchStream] = {}
@@ -304,6 +310,8 @@ class GrpcTransport:
         key = (os.getpid(), address, generation)
         channel = self._channels.get(key)
         if channel is None:
+            if credentials is not None and self._login is not None:
+                credentials = grpc.composite_channel_credentials(credentials, self._login)
             channel = self._channels[key] = open_channel(str(address), credentials)
         return channel
 

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tidemark.model.metadata import Endpoint
 from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.share_state_client import ShareStateClient, share_coordinators
@@ -142,6 +141,7 @@ class BrokerServer:
         self.limits = connection_limits(config)
         settings.follow(partial(self.limits.configure, connections_possible(config)))
         self._cold_readers = seams.make_threads(COLD_READERS, "cold-read")
+        self.logins = Logins(self.facts, self.metadata, self.counters)
         self.listeners = self._make_listeners()
         self._after_load = seams.after_load
         self._has_image = asyncio.Event()
@@ -186,12 +186,10 @@ class BrokerServer:
             shares=self.shares,
             telemetry_receiver=self.telemetry,
         )
-        notes = note_login(self.facts)
-        logins = Logins(config, self.metadata, self.facts.clock, self.counters, notes)
         return [
             KafkaListener(
                 listener,
-                logins.router_for(listener, router),
+                self.logins.router_for(listener, router),
                 self._cold_readers,
                 config=config,
                 limits=self.limits,
@@ -200,10 +198,10 @@ class BrokerServer:
                 on_unreadable=self.partitions.disks.read_failed,
                 on_gone=self._connection_lost,
                 quotas=self.facts.quotas,
-                note_login=notes,
-                tls=_tls(config, listener),
+                note_login=note_login(self.facts),
+                tls=listener_tls(config, listener),
             )
-            for listener in config.parsed_listeners()
+            for listener in config.kafka_listeners()
         ]
 
     def grpc_services(self) -> GrpcServices:
@@ -238,13 +236,11 @@ class BrokerServer:
             audit=self.audit,
         )
 
-    async def open(self) -> tuple[Endpoint, ...]:
-        """Bind every listener, and return the endpoints to advertise. No connection is accepted
-        yet.
-        """
+    async def open(self) -> dict[str, int]:
+        """Bind every listener, and return their ports by name. No connection is accepted yet."""
         for listener in self.listeners:
             await listener.open()
-        return self.config.endpoints({one.name: one.port for one in self.listeners})
+        return {one.name: one.port for one in self.listeners}
 
     def _take_quotas(self, change: MetadataChange) -> None:
         self.facts.quotas.configure(change.image.quotas)
@@ -348,7 +344,7 @@ def _record_workers(config: BrokerConfig, seams: Seams) -> WorkerPool:
     )
 
 
-def _tls(config: BrokerConfig, listener: Listener) -> ServerTls | None:
+def listener_tls(config: BrokerConfig, listener: Listener) -> ServerTls | None:
     """Return the TLS of a listener; None without it."""
     if not listener.speaks_tls:
         return None

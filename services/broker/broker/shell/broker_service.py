@@ -6,23 +6,26 @@ services and controlled shutdown.
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from tidemark.model.metadata import Endpoint
 from tidemark.runtime import zk_paths
 from tidemark.runtime.service import ServiceError
+from tidemark.runtime.service_config import HostPort
 from tidemark.runtime.witness import ProcessZnodes
 from tidemark.runtime.zk_session import ZkUnavailableError
 
 from broker.config import BrokerConfig
-from broker.shell.broker_server import BrokerServer
+from broker.listener_address import Listener
+from broker.shell.broker_server import BrokerServer, listener_tls
 from broker.shell.cluster.lease_keeper import LeaseKeeper
 from broker.shell.cluster.membership import Announcement, Membership
 from broker.shell.cluster.shutdown import HandOver
 from broker.shell.request_times import RequestTimes
-from broker.shell.rpc.services import SERVICE_NAMES
-from broker.shell.seams import Seams, ServesGrpc
+from broker.shell.rpc.services import CLIENT_SERVICE_NAMES, SERVICE_NAMES, GrpcServices
+from broker.shell.seams import Seams, ServesClients, ServesGrpc
 from broker.shell.start import OpenedDirectories
 
 INCARNATION_BYTES: Final = 16
@@ -87,12 +90,20 @@ class BrokerService:
         ServiceError.
         """
         async with contextlib.AsyncExitStack() as open_things:
-            endpoints = await self.server.open()
-            grpc = await open_things.enter_async_context(self._grpc())
+            ports = await self.server.open()
+            services = self.server.grpc_services()
+            grpc = await open_things.enter_async_context(self._grpc(services))
+            servers: list[ServesGrpc] = [grpc]
+            if (listener := self.server.config.grpc_listener()) is not None:
+                made = self._grpc_of_clients(services, listener)
+                of_clients = await open_things.enter_async_context(made)
+                servers.append(of_clients)
+                ports[listener.name] = of_clients.address.port
+            endpoints = self.server.config.endpoints(ports)
             await self._start_session()
             open_things.push_async_callback(self._session.stop)
             open_things.push_async_callback(self._seams.controller.close)
-            await self._serve_until(stop, self._announcement(endpoints, grpc), grpc)
+            await self._serve_until(stop, self._announcement(endpoints, grpc), servers)
 
     async def close(self) -> None:
         """End workers and threads, and close the logs."""
@@ -112,7 +123,7 @@ class BrokerService:
         )
 
     async def _serve_until(
-        self, stop: asyncio.Event, announcement: Announcement, grpc: ServesGrpc
+        self, stop: asyncio.Event, announcement: Announcement, servers: Sequence[ServesGrpc]
     ) -> None:
         """Serve until ``stop``, hand over and drain. Membership ends after the drain: until then
         clients are answered, and what this broker leads is handed over.
@@ -123,7 +134,7 @@ class BrokerService:
             serving = tasks.create_task(self.server.run(drain), name="serve")
             others = [
                 tasks.create_task(self.keeper.run(), name="lease"),
-                tasks.create_task(self._show_ready(grpc), name="grpc-health"),
+                tasks.create_task(self._show_ready(servers), name="grpc-health"),
                 tasks.create_task(self._drain_after(stop, drain), name="controlled-shutdown"),
             ]
             await asyncio.wait((joined, serving), return_when=asyncio.FIRST_COMPLETED)
@@ -147,9 +158,10 @@ class BrokerService:
             await hand_over.run(deadline_ms=min(config.controlled_shutdown_deadline_ms, share_ms))
         drain.set()
 
-    async def _show_ready(self, grpc: ServesGrpc) -> None:
+    async def _show_ready(self, servers: Sequence[ServesGrpc]) -> None:
         await self.server.wait_ready()
-        await grpc.set_serving(serving=True)
+        for one in servers:
+            await one.set_serving(serving=True)
 
     async def _start_session(self) -> None:
         try:
@@ -157,7 +169,18 @@ class BrokerService:
         except ZkUnavailableError as failure:
             raise ServiceError(str(failure)) from failure
 
-    def _grpc(self) -> AbstractAsyncContextManager[ServesGrpc]:
-        services = self.server.grpc_services()
+    def _grpc(self, services: GrpcServices) -> AbstractAsyncContextManager[ServesGrpc]:
         listen = self.server.config.grpc_listen
         return self._seams.make_grpc_server(listen, SERVICE_NAMES, services.register)
+
+    def _grpc_of_clients(
+        self, services: GrpcServices, listener: Listener
+    ) -> AbstractAsyncContextManager[ServesClients]:
+        """Make the server of the listener GRPC. Raises TlsError."""
+        return self._seams.make_client_server(
+            str(HostPort(listener.host, listener.port)),
+            CLIENT_SERVICE_NAMES,
+            services.register_for_clients,
+            tls=listener_tls(self.server.config, listener),
+            peers=self.server.logins.grpc_peers(listener),
+        )

@@ -18,9 +18,11 @@ from tidemark.runtime.clock import Clock
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.event_loop import keep_what_is_loaded
 from tidemark.runtime.os_disk import OsDisk
-from tidemark.runtime.server import make_grpc_server
+from tidemark.runtime.peers import FindsPeers
+from tidemark.runtime.server import make_client_server, make_grpc_server
+from tidemark.runtime.service_config import HostPort
 from tidemark.runtime.threads import started_threads
-from tidemark.runtime.tls import ChannelTls, TlsSettings
+from tidemark.runtime.tls import ChannelTls, ServerTls, TlsSettings
 from tidemark.runtime.worker_pool import WorkerPool
 from tidemark.runtime.zk_session import ZkSession
 from tidemark.storage.disk import Disk
@@ -47,6 +49,29 @@ class MakeGrpcServer(Protocol):
         self, listen: str, service_names: Sequence[str], register: Callable[[Any], None]
     ) -> AbstractAsyncContextManager[ServesGrpc]:
         """Make a server that serves within its context; ``register`` adds the servicers."""
+
+
+class ServesClients(ServesGrpc, Protocol):
+    """A gRPC server for clients."""
+
+    @property
+    def address(self) -> HostPort:
+        """Address with the port that is bound."""
+
+
+class MakeClientServer(Protocol):
+    """``make_client_server``."""
+
+    def __call__(
+        self,
+        listen: str,
+        service_names: Sequence[str],
+        register: Callable[[Any], None],
+        *,
+        tls: ServerTls | None,
+        peers: FindsPeers,
+    ) -> AbstractAsyncContextManager[ServesClients]:
+        """Make the server of the listener GRPC. Raises TlsError."""
 
 
 class MakeWorkers(Protocol):
@@ -87,6 +112,7 @@ class Seams:
     """
     after_load: Callable[[], None]
     """Called once, when the first image has been taken and before clients are served."""
+    make_client_server: MakeClientServer = make_client_server
 
 
 def machine_seams(

@@ -136,7 +136,7 @@ _loads: Final = PerImage(_count_loads)
 
 
 def _view(broker: BrokerImage, loads: _Loads) -> BrokerView:
-    clients = next((one for one in broker.endpoints if one.listener != "INTERNAL"), None)
+    clients = broker.client_endpoint()
     stopping = "stopping" if broker.shutting_down else "online"
     return BrokerView(
         broker_id=broker.broker_id,

@@ -12,10 +12,11 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from tidemark.model.authorization import ANONYMOUS, Requester
+from tidemark.runtime.access.header_logins import RefusedLoginError, TooManyLoginsError
 from tidemark.runtime.ops_http import SSL_OBJECT, Application, Receive, Scope, Send
 
 from controller.admin.errors import FORBIDDEN, TOO_MANY
-from controller.login.logins import RefusedLoginError, RestLogins, TooManyLoginsError
+from controller.login.logins import RestLogins
 
 REQUESTER: Final = "tidemark.requester"
 """Key of a scope: the Requester."""

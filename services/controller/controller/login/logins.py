@@ -5,60 +5,36 @@ Passwords are those of SCRAM, tokens those of SASL/OAUTHBEARER, certificates are
 Kafka's listeners: one principal, whichever door.
 """
 
-import base64
-import binascii
-import hashlib
-import hmac
-import logging
-import os
 import ssl
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
 from tidemark.model.authorization import ANONYMOUS
 from tidemark.model.metadata import ClusterImage
-from tidemark.model.scram import UserCredentials
-from tidemark.protocol.audit import Login, NoteLogin, no_note
-from tidemark.protocol.bearer_tokens import BearerError
+from tidemark.protocol.audit import NoteLogin, no_note
 from tidemark.protocol.principal_mapping import NoPrincipalError, PrincipalMapper
 from tidemark.runtime.access.bearer_check import BearerCheck
 from tidemark.runtime.access.certificates import principal_of
+from tidemark.runtime.access.header_logins import (
+    BASIC,
+    BEARER,
+    SCHEMES,
+    HeaderLogins,
+    RefusedLoginError,
+)
 from tidemark.runtime.access.key_set import KeySetCache, fetch_from
-from tidemark.runtime.access.password_checks import PasswordChecks, WrongPasswordError
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.metrics import Metrics, TallyFamily
-from tidemark.runtime.telemetry import fields
 
 from controller.core import sessions
 from controller.core.sessions import Session
-from controller.login.buckets import Buckets
-from controller.rest_security_config import BASIC, BEARER, MTLS, RestSecurityConfig
+from controller.rest_security_config import MTLS, RestSecurityConfig
 
-log = logging.getLogger(__name__)
-
-_KNOWN_MAX: Final = 1_000
-_CHECKS_PER_SECOND: Final = 20
-"""Passwords and tokens of one address that are checked; a caller that is known costs none."""
-_NAME_CHARS_LOGGED_MAX: Final = 64
 _LISTENER: Final = "rest"
 _CHALLENGES: Final = {
     BASIC: 'Basic realm="Tidemark", charset="UTF-8"',
     BEARER: 'Bearer realm="Tidemark"',
 }
-
-
-class RefusedLoginError(Exception):
-    """The caller is not who it claims to be. The text is for the log, never for the caller."""
-
-    def __init__(self, mechanism: str, reason: str, claimed: str = "") -> None:
-        super().__init__(reason)
-        self.mechanism = mechanism
-        self.claimed = claimed
-
-
-class TooManyLoginsError(Exception):
-    """The address sends more logins than are checked."""
 
 
 def failed_logins(metrics: Metrics) -> TallyFamily:
@@ -81,7 +57,6 @@ class RestLogins:
         metrics: Metrics,
         note_login: NoteLogin = no_note,
     ) -> None:
-        self._note_login = note_login
         self.mechanisms = config.rest_authentication_mechanisms
         self.has_tls = config.rest_tls is not None
         self.delay_s = config.rest_failed_authentication_delay_ms / 1_000
@@ -89,13 +64,14 @@ class RestLogins:
         self._image = image
         self._clock = clock
         self._mapper = PrincipalMapper(config.rest_ssl_principal_mapping_rules)
-        self._passwords = PasswordChecks(lambda: (image().users, image().login_secret))
-        self._known = KnownPasswords()
-        self._attempts = Buckets(_CHECKS_PER_SECOND)
-        self._tokens: BearerCheck | None = None
-        if BEARER in self.mechanisms:
-            keys = KeySetCache(config, clock, fetch_from(config))
-            self._tokens = BearerCheck(keys, config.token_rules, clock)
+        self._of_headers = HeaderLogins(
+            _LISTENER,
+            tuple(one for one in SCHEMES if one in self.mechanisms),
+            lambda: (image().users, image().login_secret),
+            _token_check(config, clock),
+            clock,
+            note_login,
+        )
         self._failed = failed_logins(metrics)
 
     @property
@@ -114,22 +90,7 @@ class RestLogins:
         """Return the principal of an Authorization header. Raises RefusedLoginError,
         TooManyLoginsError.
         """
-        scheme, _, value = header.partition(" ")
-        mechanism = scheme.lower()
-        if mechanism not in (BASIC, BEARER) or mechanism not in self.mechanisms:
-            raise RefusedLoginError("other", "the scheme is not enabled")
-        if mechanism == BASIC:
-            user, password = _credentials(value.strip())
-            await self.check_password(user, password, host)
-            return f"User:{user}"
-        assert self._tokens is not None, "made for this mechanism"
-        self._count_attempt(host)
-        try:
-            found, _ = await self._tokens.check(value.strip())
-        except BearerError as problem:
-            raise RefusedLoginError(BEARER, str(problem)) from None
-        self._note_success(found.user, BEARER, host)
-        return f"User:{found.user}"
+        return f"User:{(await self._of_headers.of_header(header, host)).user}"
 
     def of_certificate(self, connection: ssl.SSLObject | None) -> str | None:
         """Return the principal of a caller's certificate; None without one. Raises
@@ -145,41 +106,12 @@ class RestLogins:
 
     async def check_password(self, user: str, password: str, host: str) -> None:
         """Return if the password is the user's. Raises RefusedLoginError, TooManyLoginsError."""
-        credentials = self._image().users.get(user, ())
-        if self._known.has(user, password, credentials):
-            self._note_success(user, BASIC, host)
-            return
-        self._count_attempt(host)
-        try:
-            await self._passwords.check(user, password)
-        except WrongPasswordError as problem:
-            raise RefusedLoginError(BASIC, str(problem), user) from None
-        self._known.add(user, password, credentials)
-        self._note_success(user, BASIC, host)
-
-    def _note_success(self, user: str, mechanism: str, host: str) -> None:
-        if not self._note_login(Login(user, host, _LISTENER, mechanism, succeeded=True)):
-            raise RefusedLoginError(mechanism, "the audit log is full", user)
-
-    def _count_attempt(self, host: str) -> None:
-        if not self._attempts.take(host, self._clock.now_ms()):
-            raise TooManyLoginsError(f"{host} sends more logins than are checked")
+        await self._of_headers.check_password(user, password, host)
 
     def count_failure(self, refusal: RefusedLoginError, host: str) -> None:
         """Count and log a refused login."""
         self._failed.at(refusal.mechanism).value += 1
-        failed = Login(refusal.claimed, host, _LISTENER, refusal.mechanism, succeeded=False)
-        self._note_login(failed._replace(reason=str(refusal)))
-        log.warning(
-            "login failed",
-            extra=fields(
-                listener=_LISTENER,
-                peer=host,
-                user=ascii(refusal.claimed[:_NAME_CHARS_LOGGED_MAX]),
-                mechanism=refusal.mechanism,
-                reason=str(refusal),
-            ),
-        )
+        self._of_headers.note_failure(refusal, host)
 
     # -- sessions of the console
 
@@ -219,41 +151,8 @@ class RestLogins:
         return sessions.fingerprint(self._image().users.get(user, ()))
 
 
-class KnownPasswords:
-    """Passwords that have fitted, as keyed hashes: to check one costs milliseconds, and callers of
-    REST send theirs with every request. Those unused for longest are forgotten first.
-    """
-
-    def __init__(self) -> None:
-        self._key = os.urandom(32)
-        self._known: OrderedDict[bytes, UserCredentials] = OrderedDict()
-
-    def has(self, user: str, password: str, credentials: UserCredentials) -> bool:
-        """Return True if the password has fitted, and the user's credentials are the same."""
-        digest = self._digest(user, password)
-        if not credentials or self._known.get(digest) != credentials:
-            return False
-        self._known.move_to_end(digest)
-        return True
-
-    def add(self, user: str, password: str, credentials: UserCredentials) -> None:
-        """Note a password that fits."""
-        self._known[self._digest(user, password)] = credentials
-        if len(self._known) > _KNOWN_MAX:
-            self._known.popitem(last=False)
-
-    def _digest(self, user: str, password: str) -> bytes:
-        text = f"{len(user)}:{user}{password}".encode(errors="surrogatepass")
-        return hmac.digest(self._key, text, hashlib.sha256)
-
-
-def _credentials(text: str) -> tuple[str, str]:
-    """Return user and password of HTTP Basic (RFC 7617). Raises RefusedLoginError."""
-    try:
-        plain = base64.b64decode(text, validate=True).decode()
-    except (ValueError, binascii.Error):
-        raise RefusedLoginError(BASIC, "the credentials are not base64 of UTF-8") from None
-    user, colon, password = plain.partition(":")
-    if not colon or not user or not password:
-        raise RefusedLoginError(BASIC, "the credentials have no user or no password")
-    return user, password
+def _token_check(config: RestSecurityConfig, clock: Clock) -> BearerCheck | None:
+    if BEARER not in config.rest_authentication_mechanisms:
+        return None
+    keys = KeySetCache(config, clock, fetch_from(config))
+    return BearerCheck(keys, config.token_rules, clock)

@@ -5,12 +5,12 @@ from collections.abc import MutableMapping
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
+from tidemark.runtime.access.buckets import Buckets
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.ops_http import Application, Receive, Scope, Send
 
 from controller.admin.errors import TOO_MANY
 from controller.config import ControllerConfig
-from controller.login.buckets import Buckets
 
 Message = MutableMapping[str, Any]
 

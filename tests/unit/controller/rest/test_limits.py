@@ -1,6 +1,6 @@
 """Token buckets of clients."""
 
-from controller.login.buckets import Buckets
+from tidemark.runtime.access.buckets import Buckets
 
 
 def test_a_client_has_its_rate_and_no_more() -> None:

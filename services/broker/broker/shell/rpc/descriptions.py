@@ -3,15 +3,16 @@
 The same answers as Kafka's Metadata and InitProducerId give, with gRPC addresses.
 """
 
-from typing import Final
+from collections.abc import Callable
 
 from tidemark.model.authorization import CLUSTER, Operation, ResourceType, topic_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER, NO_PRODUCER
-from tidemark.model.metadata import PartitionImage
+from tidemark.model.metadata import GRPC_LISTENER, BrokerImage, PartitionImage
 from tidemark.model.topics import topic_name_problem
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.producer_ids import ProducerIds
+from tidemark.runtime.service_config import HostPort
 from tidemark_wire.v1 import partition_store_pb2 as pb
 
 from broker.shell.cluster.auto_creation import AutoCreation
@@ -19,7 +20,19 @@ from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
 from broker.shell.rpc.streams import Caller
 
-CLIENT_LISTENER: Final = "CLIENT"
+AddressOf = Callable[[BrokerImage], str]
+"""Returns the gRPC address of a broker for the clients of a server; '' if it has none."""
+
+
+def process_address(broker: BrokerImage) -> str:
+    """Return the address at which other processes call."""
+    return broker.grpc_endpoint
+
+
+def client_address(broker: BrokerImage) -> str:
+    """Return the address of the listener GRPC."""
+    endpoint = broker.endpoint(GRPC_LISTENER)
+    return "" if endpoint is None else str(HostPort(endpoint.host, endpoint.port))
 
 
 class Descriptions:
@@ -31,25 +44,28 @@ class Descriptions:
         metadata: MetadataCache,
         auto_creation: AutoCreation,
         producer_ids: ProducerIds,
+        *,
+        address_of: AddressOf,
     ) -> None:
         self._facts = facts
         self._metadata = metadata
         self._auto_creation = auto_creation
         self._producer_ids = producer_ids
+        self._address_of = address_of
 
-    def describe_endpoints(self, caller: Caller) -> pb.DescribeEndpointsResponse:
-        """Describe every live broker, as advertised."""
-        if not self._facts.authorizer.authorize(caller.requester, Operation.DESCRIBE, CLUSTER):
-            return pb.DescribeEndpointsResponse(cluster_id=self._metadata.image.cluster_id)
+    def describe_endpoints(self) -> pb.DescribeEndpointsResponse:
+        """Describe every live broker, as advertised. Every client may ask, as in Kafka's Metadata:
+        none could connect otherwise.
+        """
         brokers = []
         for broker in self._metadata.image.brokers.values():
-            endpoint = broker.endpoint(CLIENT_LISTENER)
+            endpoint = broker.client_endpoint()
             if broker.fenced:
                 continue
             brokers.append(
                 pb.DescribeEndpointsResponse.Broker(
                     broker_id=broker.broker_id,
-                    grpc_endpoint=broker.grpc_endpoint,
+                    grpc_endpoint=self._address_of(broker),
                     kafka_host=endpoint.host if endpoint else "",
                     kafka_port=endpoint.port if endpoint else 0,
                     rack=broker.rack or "",

@@ -19,20 +19,18 @@ from broker.shell.rpc.streams import caller_of, until_gone
 
 SERVICE_NAME: Final = "tidemark_wire.v1.PartitionStore"
 
-BYTES_IN_FLIGHT_MAX: Final = 64 * 1024 * 1024
-"""Bytes of batches that all gRPC streams together hold (grpc.bulk.bytes.in.flight.max). Bulk over
-gRPC costs several times what it costs over Kafka's listener, and must not take the loop or the
-memory from it.
-"""
-
 OFFSET_QUERIES_MAX: Final = 10_000
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
-    """One broker's service. Streams share the bytes in flight; each has tasks of its own, which end
-    with it.
+    """One broker's service on one gRPC server. Streams share the bytes in flight; each has tasks of
+    its own, which end with it.
+
+    ``bytes_in_flight`` bounds the batches that the streams of all servers together hold
+    (grpc.bulk.bytes.in.flight.max): bulk over gRPC costs several times what it costs over Kafka's
+    listener, and must not take the loop or the memory from it.
     """
 
     def __init__(
@@ -42,15 +40,14 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
         offsets: OffsetQueries,
         descriptions: Descriptions,
         deletion: RecordDeletion,
-        *,
-        bytes_in_flight_max: int = BYTES_IN_FLIGHT_MAX,
+        bytes_in_flight: ByteBudget,
     ) -> None:
         self._append = append
         self._fetch = fetch
         self._offsets = offsets
         self._descriptions = descriptions
         self._deletion = deletion
-        self.bytes_in_flight = ByteBudget(bytes_in_flight_max)
+        self.bytes_in_flight = bytes_in_flight
 
     async def Append(  # noqa: N802 - the name in the proto
         self, _requests: AsyncIterator[partition_store_pb2.AppendRequest], context: Context
@@ -90,10 +87,10 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
         return delete_records(self._deletion, request, caller_of(context).requester)
 
     async def DescribeEndpoints(  # noqa: N802
-        self, _request: partition_store_pb2.DescribeEndpointsRequest, context: Context
+        self, _request: partition_store_pb2.DescribeEndpointsRequest, _context: Context
     ) -> partition_store_pb2.DescribeEndpointsResponse:
         """Describe the live brokers."""
-        return self._descriptions.describe_endpoints(caller_of(context))
+        return self._descriptions.describe_endpoints()
 
     async def DescribeTopics(  # noqa: N802
         self, request: partition_store_pb2.DescribeTopicsRequest, context: Context

@@ -1,6 +1,7 @@
 """The gRPC services of a broker, bound to the objects that each uses."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from tidemark.runtime.metadata_cache import MetadataCache
@@ -19,7 +20,8 @@ from broker.shell.rpc import (
     transaction_relay,
 )
 from broker.shell.rpc.append_stream import AppendParts
-from broker.shell.rpc.descriptions import Descriptions
+from broker.shell.rpc.byte_budget import ByteBudget
+from broker.shell.rpc.descriptions import Descriptions, client_address, process_address
 from broker.shell.rpc.fetch_stream import FetchStreamParts
 from broker.shell.rpc.offset_queries import OffsetQueries
 
@@ -34,10 +36,20 @@ SERVICE_NAMES: Final = (
 )
 
 
+CLIENT_SERVICE_NAMES: Final = tuple(
+    name
+    for name in SERVICE_NAMES
+    if name not in (transaction_markers.SERVICE_NAME, share_groups.SERVICE_NAME)
+)
+"""Without the services that only processes of the cluster call."""
+
+
 class GrpcServices(NamedTuple):
     """Servicers of one broker."""
 
     store: partition_store.PartitionStore
+    client_store: partition_store.PartitionStore
+    """The same for the listener GRPC, with its addresses."""
     markers: transaction_markers.TransactionMarkers
     relay: transaction_relay.TransactionRelay
     share_groups: share_groups.ShareGroups
@@ -46,18 +58,28 @@ class GrpcServices(NamedTuple):
     diagnostics: diagnostics.BrokerDiagnostics
 
     def register(self, server: Any) -> None:
-        """Add all servicers to a gRPC server."""
+        """Add all servicers to the gRPC server of processes."""
         registrations: tuple[Callable[[Any], None], ...] = (
             partition_store.registration(self.store),
             transaction_markers.registration(self.markers),
-            transaction_relay.registration(self.relay),
             share_groups.registration(self.share_groups),
+            *self._for_everybody(),
+        )
+        for add in registrations:
+            add(server)
+
+    def register_for_clients(self, server: Any) -> None:
+        """Add the servicers of CLIENT_SERVICE_NAMES to the gRPC server of the listener GRPC."""
+        for add in (partition_store.registration(self.client_store), *self._for_everybody()):
+            add(server)
+
+    def _for_everybody(self) -> tuple[Callable[[Any], None], ...]:
+        return (
+            transaction_relay.registration(self.relay),
             share_views.registration(self.share_views),
             share_transactions.registration(self.share_transactions),
             diagnostics.registration(self.diagnostics),
         )
-        for add in registrations:
-            add(server)
 
 
 def make_services(
@@ -73,7 +95,8 @@ def make_services(
 ) -> GrpcServices:
     """Make the servicers."""
     table = partitions.table
-    store = partition_store.PartitionStore(
+    make_store = partial(
+        partition_store.PartitionStore,
         AppendParts(
             facts=facts,
             table=table,
@@ -90,16 +113,19 @@ def make_services(
             parked=partitions.parked,
         ),
         OffsetQueries(facts, table, partitions.lookup),
-        Descriptions(facts, metadata, cluster.auto_creation, transactions.producer_ids),
-        partitions.deletion,
-        bytes_in_flight_max=facts.config.grpc_bulk_bytes_in_flight_max,
+        deletion=partitions.deletion,
+        bytes_in_flight=ByteBudget(facts.config.grpc_bulk_bytes_in_flight_max),
+    )
+    describe = partial(
+        Descriptions, facts, metadata, cluster.auto_creation, transactions.producer_ids
     )
     return GrpcServices(
-        store,
+        make_store(describe(address_of=process_address)),
+        make_store(describe(address_of=client_address)),
         transaction_markers.TransactionMarkers(facts, table, groups.markers),
         transaction_relay.TransactionRelay(facts, transactions.relay, cluster.internal_topics),
         share_groups.ShareGroups(facts, groups.coordinator, shares.partitions),
-        share_views.SharePartitionViews(facts, shares.inspector),
+        share_views.SharePartitionViews(facts, metadata, shares.inspector),
         share_transactions.ShareTransactions(
             facts, metadata, shares.partitions, transactions.relay
         ),

@@ -2,11 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import grpc.aio
 from tidemark.codec.java_hash import shard_for_name
-from tidemark.model.authorization import Operation, Requester, group_resource
+from tidemark.model.authorization import (
+    Operation,
+    Requester,
+    group_resource,
+    topic_resource,
+    transactional_id_resource,
+)
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import Offset, ProducerEpoch, ProducerId, TopicId
 from tidemark.model.share_state import TransactionKey
@@ -87,9 +94,23 @@ class ShareTransactions(share_pb2_grpc.ShareTransactionsServicer):
         if not 0 <= request.producer_epoch <= _PRODUCER_EPOCH_MAX:
             words = f"a producer epoch of {request.producer_epoch}"
             raise TidemarkError(ErrorCode.INVALID_REQUEST, words)
-        resource = group_resource(request.group_id)
-        if not self._facts.authorizer.authorize(requester, Operation.READ, resource):
+        self._authorize(request, requester)
+
+    def _authorize(self, request: pb.AcknowledgeInTransactionRequest, requester: Requester) -> None:
+        """Raise TidemarkError for what the caller may not do: before any other answer could show
+        what exists.
+        """
+        may = partial(self._facts.authorizer.authorize, requester)
+        if not may(Operation.WRITE, transactional_id_resource(request.transactional_id)):
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            raise TidemarkError(code, "no WRITE on the transactional id")
+        if not may(Operation.READ, group_resource(request.group_id)):
             raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "no READ on the group")
+        for part in request.parts:
+            topic = self._metadata.image.topics_by_id.get(TopicId(part.topic_id))
+            if topic is not None and not may(Operation.READ, topic_resource(topic.name)):
+                words = f"no READ on topic {topic.name!r}"
+                raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, words)
 
     async def _take_part(
         self, request: pb.AcknowledgeInTransactionRequest, requester: Requester

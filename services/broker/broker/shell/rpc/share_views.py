@@ -5,9 +5,10 @@ from itertools import islice
 from typing import Any, Final
 
 import grpc.aio
-from tidemark.model.authorization import Operation, group_resource
+from tidemark.model.authorization import Operation, group_resource, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, Offset, TopicId
+from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark_wire.v1 import share_pb2, share_pb2_grpc
 
 from broker.core.share.acknowledgement import Answer
@@ -22,6 +23,7 @@ RANGES_MAX: Final = 1_000
 """Ranges in one answer; a window has at most some ten thousand."""
 PARTITIONS_MAX: Final = 10_000
 _ALL: Final = -1
+_HIDDEN: Final = Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no DESCRIBE on the topic")
 _END_OF_OFFSETS: Final = Offset(2**63 - 1)
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -31,14 +33,19 @@ Lag = share_pb2.DescribeShareLagsResponse.Lag
 class SharePartitionViews(share_pb2_grpc.SharePartitionsServicer):
     """One broker's service."""
 
-    def __init__(self, facts: BrokerFacts, inspector: ShareInspector) -> None:
+    def __init__(
+        self, facts: BrokerFacts, metadata: MetadataCache, inspector: ShareInspector
+    ) -> None:
         self._facts = facts
+        self._metadata = metadata
         self._inspector = inspector
 
     async def DescribeLags(  # noqa: N802 - the name in the proto
         self, request: share_pb2.DescribeShareLagsRequest, context: Context
     ) -> share_pb2.DescribeShareLagsResponse:
-        """Return counts of records by state, of the partitions of a group that are led here."""
+        """Return counts of records by state, of the partitions of a group that are led here. A
+        topic that the caller may not describe has an error, as in DescribeShareGroupOffsets.
+        """
         refused = self._refused(request.group_id, context)
         keys = _keys(request.topics)
         if refused is None and len(keys) > PARTITIONS_MAX:
@@ -48,16 +55,21 @@ class SharePartitionViews(share_pb2_grpc.SharePartitionsServicer):
             return share_pb2.DescribeShareLagsResponse(
                 error_code=refused.error_code, error_message=refused.message
             )
-        views = await self._inspector.views(request.group_id, keys)
+        permitted = [key for key in keys if self._hidden(key[0], context) is None]
+        views = await self._inspector.views(request.group_id, permitted)
         return share_pb2.DescribeShareLagsResponse(
-            lags=[self._lag(key, views[key]) for key in keys]
+            lags=[self._lag(key, views.get(key, _HIDDEN)) for key in keys]
         )
 
     async def Browse(  # noqa: N802 - the name in the proto
         self, request: share_pb2.BrowseShareRequest, context: Context
     ) -> share_pb2.BrowseShareResponse:
         """Return ranges of a window."""
-        found = self._refused(request.group_id, context) or _refused_span(request)
+        found = (
+            self._refused(request.group_id, context)
+            or self._hidden(TopicId(request.topic_id), context)
+            or _refused_span(request)
+        )
         if found is None:
             key = (TopicId(request.topic_id), request.partition)
             one = (await self._inspector.views(request.group_id, [key]))[key]
@@ -76,6 +88,15 @@ class SharePartitionViews(share_pb2_grpc.SharePartitionsServicer):
         ):
             return None
         return Answer(ErrorCode.GROUP_AUTHORIZATION_FAILED, "no DESCRIBE on the group")
+
+    def _hidden(self, topic_id: TopicId, context: Context) -> Answer | None:
+        """Return the refusal of a topic that the caller may not describe."""
+        topic = self._metadata.image.topics_by_id.get(topic_id)
+        if topic is None or self._facts.authorizer.authorize(
+            caller_of(context).requester, Operation.DESCRIBE, topic_resource(topic.name)
+        ):
+            return None
+        return _HIDDEN
 
     def _lag(self, key: PartitionKey, found: WindowView | Answer) -> Lag:
         if isinstance(found, Answer):

@@ -5,11 +5,10 @@ context that they use.
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple, Protocol
-from urllib.parse import unquote
 
 import grpc.aio
 from tidemark.model.authorization import Requester
-from tidemark.runtime.peers import PEER
+from tidemark.runtime.peers import PEER, host_of
 from tidemark.runtime.telemetry import REQUEST_ID
 
 END_OF_STREAM: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
@@ -39,12 +38,6 @@ class StreamContext(Protocol):
 
     async def write(self, message: Any) -> None:
         """Send one answer. At most one write at a time."""
-
-
-def host_of(peer: str) -> str:
-    """Return the address in gRPC's name of a peer, as ``ipv4:10.0.0.1:40000``; '' for others."""
-    family, _, rest = peer.partition(":")
-    return unquote(rest).rpartition(":")[0].strip("[]") if family in ("ipv4", "ipv6") else ""
 
 
 def caller_of(context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:

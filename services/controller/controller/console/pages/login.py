@@ -4,11 +4,10 @@ import asyncio
 from typing import Final
 
 from starlette.responses import RedirectResponse, Response
+from tidemark.runtime.access.header_logins import BASIC, RefusedLoginError, TooManyLoginsError
 
 from controller.console.forms import Form
 from controller.console.visit import Visit
-from controller.login.logins import RefusedLoginError, TooManyLoginsError
-from controller.rest_security_config import BASIC
 
 _SEE_OTHER: Final = 303
 _NAME_CHARS_MAX: Final = 255

@@ -75,4 +75,9 @@ def test_every_service_accepts_its_configuration_of_a_secure_cluster(
     if isinstance(config, BrokerConfig):
         assert config.authorizer_class_name
         protocols = {one.name: one.security_protocol for one in config.parsed_listeners()}
-        assert protocols == {"CLIENT": "SASL_SSL", "MUTUAL": "SSL", "INTERNAL": "PLAINTEXT"}
+        assert protocols == {
+            "CLIENT": "SASL_SSL",
+            "MUTUAL": "SSL",
+            "INTERNAL": "PLAINTEXT",
+            "GRPC": "SASL_SSL",
+        }

@@ -22,7 +22,7 @@ def test_every_process_has_its_own_ports() -> None:
     members = Layout(Path("d"), shape).members()
     ports = [port for member in members for port in member.ports.values()]
     assert len(ports) == len(set(ports))
-    assert all(20_000 <= port < 20_130 for port in ports)
+    assert all(20_000 <= port < 20_140 for port in ports)
 
 
 def test_the_defaults_are_the_documented_ones() -> None:

@@ -51,8 +51,9 @@ def test_other_ports_change_the_clients_configurations_alone(layout: Layout) -> 
     before = contents(files)
     prepare(replace(layout, shape=Shape(is_secure=True, ports=Ports.from_base(21_000))))
     changed = {name for name, content in contents(files).items() if before[name] != content}
-    written = {path.name for user in USERS for path in (files.java(user), files.librdkafka(user))}
-    assert changed == written | {f"{user}.mutual.properties" for user in USERS} | {"profiles.json"}
+    of_clients = (files.java, files.spark, files.java_mutual, files.librdkafka)
+    written = {path(user).name for user in USERS for path in of_clients}
+    assert changed == written | {"profiles.json"}
     assert b"127.0.0.1:21030" in contents(files)["client.conf"]
 
 
