@@ -68,6 +68,8 @@ def guarded_controller(directory: Path) -> Iterator[Guarded]:
             "rest.ssl.principal.mapping.rules": "RULE:^.*CN=([a-z]+).*$/$1/",
             "rest.failed.authentication.delay.ms": "0",
             "rest.rate.per.second": "10000",
+            "audit.sinks": "log",
+            "audit.interval.ms": "200",
             "sasl.oauthbearer.jwks.endpoint.url": provider.url,
             "sasl.oauthbearer.jwks.endpoint.allow.http": "true",
             "sasl.oauthbearer.expected.issuer": provider.url,

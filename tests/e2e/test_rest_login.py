@@ -97,6 +97,26 @@ def test_a_password_a_token_and_a_certificate_are_one_principal(world: Guarded, 
         assert http.get("/v3/clusters", headers=bearer(token)).is_success
 
 
+@pytest.mark.feature("SE23")
+def test_the_audit_has_every_way_in(world: Guarded) -> None:
+    def logins() -> set[tuple[str, str]]:
+        lines = map(json.loads, world.controller.log().splitlines())
+        events = [json.loads(one["event"]) for one in lines if "event" in one]
+        return {
+            (one["auth_protocol"], one["user"]["name"])
+            for one in events
+            if one.get("service", {}).get("name") == "rest" and one["status"] == "Success"
+        }
+
+    with world.client(files=world.authority.client(VIEWER)) as http:
+        assert http.get("/v3/clusters").is_success
+    with world.client(VIEWER) as http:
+        assert http.get("/v3/clusters").is_success
+    with world.client() as http:
+        assert http.get("/v3/clusters", headers=bearer(world.provider.token(VIEWER))).is_success
+    wait_for(lambda: {(way, VIEWER) for way in ("mtls", "basic", "bearer")} <= logins())
+
+
 @pytest.mark.feature("SE11")
 def test_tokens_that_are_not_for_this_cluster_are_refused(world: Guarded) -> None:
     with world.client() as http:

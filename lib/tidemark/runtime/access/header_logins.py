@@ -108,7 +108,7 @@ class HeaderLogins:
             except WrongPasswordError as problem:
                 raise RefusedLoginError(BASIC, str(problem), user) from None
             self._known_passwords.add(user, password, credentials)
-        self._note_success(user, BASIC, host)
+        self.note_success(user, BASIC, host)
 
     async def _of_token(self, token: str, host: str) -> HeaderLogin:
         now_ms = self._clock.wall_ms()
@@ -122,8 +122,13 @@ class HeaderLogins:
                 raise RefusedLoginError(BEARER, str(problem)) from None
             found = HeaderLogin(verified.user, BEARER, int(verified.expires_at_s * 1_000))
             self._known_tokens.add(token, found, now_ms)
-        self._note_success(found.user, BEARER, host)
+        self.note_success(found.user, BEARER, host)
         return found
+
+    def note_success(self, user: str, mechanism: str, host: str) -> None:
+        """Note a login. Raises RefusedLoginError if it must be noted and cannot be."""
+        if not self._note_login(Login(user, host, self._listener, mechanism, succeeded=True)):
+            raise RefusedLoginError(mechanism, "the audit log is full", user)
 
     def note_failure(self, refusal: RefusedLoginError, host: str) -> None:
         """Note and log a refused login."""
@@ -139,10 +144,6 @@ class HeaderLogins:
                 reason=str(refusal),
             ),
         )
-
-    def _note_success(self, user: str, mechanism: str, host: str) -> None:
-        if not self._note_login(Login(user, host, self._listener, mechanism, succeeded=True)):
-            raise RefusedLoginError(mechanism, "the audit log is full", user)
 
     def _count_attempt(self, host: str) -> None:
         if not self._attempts.take(host, self._clock.now_ms()):

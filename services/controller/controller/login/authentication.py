@@ -86,7 +86,7 @@ class Authentication:
             if cookie and (user := logins.of_cookie(cookie)) is not None:
                 scope[SESSION] = cookie
                 return user
-        principal_or_none = logins.of_certificate(scope.get(SSL_OBJECT))
+        principal_or_none = logins.of_certificate(scope.get(SSL_OBJECT), host)
         scope[SESSION] = principal_or_none or ""
         return principal_or_none
 

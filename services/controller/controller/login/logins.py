@@ -92,7 +92,7 @@ class RestLogins:
         """
         return f"User:{(await self._of_headers.of_header(header, host)).user}"
 
-    def of_certificate(self, connection: ssl.SSLObject | None) -> str | None:
+    def of_certificate(self, connection: ssl.SSLObject | None, host: str) -> str | None:
         """Return the principal of a caller's certificate; None without one. Raises
         RefusedLoginError.
         """
@@ -102,7 +102,10 @@ class RestLogins:
             principal = principal_of(connection, self._mapper)
         except NoPrincipalError as problem:
             raise RefusedLoginError(MTLS, str(problem)) from None
-        return None if principal == ANONYMOUS else principal
+        if principal == ANONYMOUS:
+            return None
+        self._of_headers.note_success(principal.removeprefix("User:"), MTLS, host)
+        return principal
 
     async def check_password(self, user: str, password: str, host: str) -> None:
         """Return if the password is the user's. Raises RefusedLoginError, TooManyLoginsError."""
