@@ -538,6 +538,37 @@ def test_acknowledgements_during_a_call_are_gathered_for_the_next_one() -> None:
     play(scenario, partitions=3)
 
 
+def test_a_write_that_is_cancelled_begins_no_other_one() -> None:
+    problems: list[object] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: problems.append(context.get("exception")))
+        async with running(ShareFetchWorld(2)) as world:
+            members = Member(world, "first"), Member(world, "second")
+            for number, one in enumerate(members):
+                world.put(4, partition=number)
+                await one.fetch(number, wait_ms=500)
+            world.state.calls.clear()
+            world.state.latency_s = DAY_MS
+            members[0].lose_connection()  # what it held is written as available
+            await pass_time(1)
+            acknowledged = world.start(members[1].acknowledge((0, 3, ACCEPT), partition=1))
+            await pass_time(1)
+            assert world.state.calls == [("write", 1)]
+            world.start(_end(acknowledged, after_s=10))
+        assert world.state.calls == [("write", 1)]
+
+    run_virtual(run())
+    assert problems == []
+
+
+async def _end(task: asyncio.Task[Any], *, after_s: float) -> None:
+    """Cancel what nothing answers."""
+    await pass_time(after_s)
+    task.cancel()
+
+
 def test_an_acknowledgement_that_is_not_written_fails_and_can_be_repeated() -> None:
     async def scenario(world: ShareFetchWorld, member: Member) -> None:
         world.put(3)
