@@ -141,7 +141,7 @@ class BrokerServer:
         self.limits = connection_limits(config)
         settings.follow(partial(self.limits.configure, connections_possible(config)))
         self._cold_readers = seams.make_threads(COLD_READERS, "cold-read")
-        self.logins = Logins(self.facts, self.metadata, self.counters)
+        self.logins = Logins(self.facts, self.metadata, self.counters, note_login(self.facts))
         self.listeners = self._make_listeners()
         self._after_load = seams.after_load
         self._has_image = asyncio.Event()

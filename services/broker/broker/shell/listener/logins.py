@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from tidemark.model.scram import MECHANISM_NAMES, UserCredentials
+from tidemark.protocol.audit import NoteLogin
 from tidemark.runtime.access.bearer_check import BearerCheck
 from tidemark.runtime.access.grpc_logins import GrpcLogins
 from tidemark.runtime.access.header_logins import BASIC, BEARER, HeaderLogins
@@ -18,7 +19,6 @@ from tidemark.runtime.peers import AnonymousPeers, FindsPeers, Peers
 from broker.core.login import Exchange, LoginRules
 from broker.listener_address import Listener
 from broker.login_config import OAUTHBEARER, PLAIN
-from broker.shell.audit import note_login
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.listener.bearer_exchange import BearerExchange
@@ -35,9 +35,13 @@ class Logins:
     """Logins of all listeners of a broker."""
 
     def __init__(
-        self, facts: BrokerFacts, metadata: MetadataCache, counters: BrokerCounters
+        self,
+        facts: BrokerFacts,
+        metadata: MetadataCache,
+        counters: BrokerCounters,
+        note_login: NoteLogin,
     ) -> None:
-        self._note_login = note_login(facts)
+        self._note_login = note_login
         self._config = facts.config
         self._metadata = metadata
         self._clock = facts.clock
