@@ -23,7 +23,7 @@ JAVA_TESTS := tests/conformance/test_kafka_reference.py tests/conformance/test_j
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo pictures alerts sbom audit sparkzip compiled compiled-test images k8s-up k8s-test k8s-down bench sim scenario fuzz chaos soak conformance ci clean
+.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo pictures alerts sbom audit sparkzip compiled compiled-test images k8s-up k8s-test k8s-down bench bench-kafka sim scenario fuzz chaos soak conformance ci clean
 
 help: ## print this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -136,6 +136,9 @@ k8s-down: setup ## end the cluster of make k8s-up; nothing of it is left
 
 bench: setup ## measure against a floor in the same run; JSON in bench-results/ and a table
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
+
+bench-kafka: setup ## compare with Apache Kafka (Maven) and NATS JetStream (Go), three servers each; about an hour
+	PYTHONPATH=tests $(BIN)/python -m bench.peers $(ARGS)
 
 sim: setup ## simulate a cluster: make sim SEED=7 prints a line for each event; make sim SEEDS=1000 runs many seeds
 	PYTHONPATH=tests $(BIN)/python -m sim $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)

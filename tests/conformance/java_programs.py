@@ -1,11 +1,5 @@
-"""The Java programs of this folder: built with Maven once a session, run against a cluster.
+"""The Java programs of this folder: built with Maven once a session, run against a cluster."""
 
-``KAFKA_VERSION`` in the environment builds them with other clients than pom.xml names.
-"""
-
-import os
-import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,19 +8,15 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from conformance.maven import NotBuiltError, class_path
 from tidemark.cli.dev.process import pause_process
 from waiting import PATIENCE_S
 
-PROJECT: Final = Path(__file__).parent / "java"
-BUILD_S: Final = 400
 RUN_S: Final = 150
 STOP_S: Final = PATIENCE_S
 TAIL: Final = 6_000
 # A small machine, many short lives: the first compiler and the simplest collector are enough.
 _JVM: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-_NOT_REACHED: Final = re.compile(
-    r"Could not (?:resolve|transfer)|Cannot access|could not be resolved"
-)
 
 
 class JavaPrograms:
@@ -113,34 +103,11 @@ def started(argv: list[str], log_path: Path) -> Iterator[RunningProgram]:
 
 
 def build() -> JavaPrograms:
-    """Compile; without a network if an earlier build left what is needed. Skips the tests where
-    there is no JDK, no Maven or no registry.
-    """
-    for tool in ("java", "javac", "mvn"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
-    built = _maven("--offline")
-    if built.returncode != 0:
-        built = _maven()
-    if built.returncode != 0 and _NOT_REACHED.search(built.stdout):
-        pytest.skip(f"Maven does not reach its registry: {built.stdout.strip()[:300]}")
-    assert built.returncode == 0, built.stdout[-TAIL:]
-    libraries = (PROJECT / "target/class-path").read_text().strip()
-    return JavaPrograms(f"{PROJECT / 'target/classes'}:{libraries}")
-
-
-def _maven(*options: str) -> "subprocess.CompletedProcess[str]":
-    if version := os.environ.get("KAFKA_VERSION"):
-        options = (*options, f"-Dkafka.version={version}")
-    return subprocess.run(
-        ["mvn", "--quiet", "--batch-mode", *options, "process-classes"],
-        cwd=PROJECT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=BUILD_S,
-        check=False,
-    )
+    """Compile. Skips the tests where there is no JDK, no Maven or no registry."""
+    try:
+        return JavaPrograms(class_path())
+    except NotBuiltError as problem:
+        pytest.skip(str(problem))
 
 
 def _facts(output: str) -> Iterator[tuple[str, str]]:
