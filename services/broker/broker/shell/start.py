@@ -24,6 +24,7 @@ from broker.storage.directory import OPEN_FILES_MAX
 from broker.storage.disk_failures import DiskFailures
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
+from broker.storage.moved_logs import settle_moves
 from broker.storage.stamp import StampError
 
 log = logging.getLogger(__name__)
@@ -183,6 +184,8 @@ def load_directories(
     for manager in managers:
         if manager.stamp.cluster_id not in ("", directories.cluster_id):
             raise ServiceError("log.dirs belong to different clusters; check log.dirs", ExitCode.IO)
+    for void in settle_moves(managers, all_open=not failed):
+        log.info("log removed that was moved", extra=fields(partition=str(void.topic_partition)))
     set_copies_aside(managers)
     return directories
 

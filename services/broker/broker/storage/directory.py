@@ -155,6 +155,13 @@ class LogDirectory:
         """Remove a renamed file or directory once ``due_ms`` has come."""
         self.removals.append((due_ms, path))
 
+    def renamed(self, old: str, new: str) -> None:
+        """Note that a directory was renamed with all that is to be removed in it."""
+        self.removals = [
+            (due_ms, new + path.removeprefix(old) if path.startswith(f"{old}/") else path)
+            for due_ms, path in self.removals
+        ]
+
     def remove_due(self, now_ms: int) -> None:
         """Remove the paths that are due; a path that cannot be removed fences the directory."""
         due = [one for one in self.removals if one[0] <= now_ms]

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tidemark.model.ids import TopicId
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.disk import Disk
 
@@ -9,7 +10,10 @@ DELETE_SUFFIX: Final = "-delete"
 """Suffix of a directory to be removed, after a delay or after a restart."""
 STRAY_SUFFIX: Final = "-stray"
 """Suffix of a directory that belongs to no topic: kept for inspection, never served."""
+FUTURE_SUFFIX: Final = "-future"
+"""Suffix of the directory of a future log: a copy that is to take a log's place."""
 DIRECTORY_NAME_MAX: Final = 255
+_ID_HEX: Final = 32
 
 
 def partition_of(directory: str) -> TopicPartition | None:
@@ -18,6 +22,19 @@ def partition_of(directory: str) -> TopicPartition | None:
     if not (topic and dash and number.isascii() and number.isdigit()):
         return None
     return TopicPartition(topic, int(number))
+
+
+def future_name(topic_partition: TopicPartition, topic_id: TopicId) -> str:
+    """Return the name of a future log's directory."""
+    return f"{topic_partition}.{topic_id.hex()}{FUTURE_SUFFIX}"
+
+
+def future_of(directory: str) -> TopicPartition | None:
+    """Return the partition of a future log's directory; None if it is not one."""
+    name, dot, topic_id = directory.removesuffix(FUTURE_SUFFIX).rpartition(".")
+    if not (directory.endswith(FUTURE_SUFFIX) and dot and len(topic_id) == _ID_HEX):
+        return None
+    return partition_of(name)
 
 
 def rename_away(disk: Disk, directory: str, unique: str, suffix: str) -> str:

@@ -15,10 +15,14 @@ class EpochCheckpoint:
     def __init__(self, disk: Disk, directory: str, epochs: LeaderEpochs, health: LogHealth) -> None:
         self._disk = disk
         self._health = health
-        self._path = f"{directory}/{checkpoint.LEADER_EPOCHS}"
+        self.moved_to(directory)
         self.epochs = epochs
         self.written = epochs.latest
         """Latest epoch in the file."""
+
+    def moved_to(self, directory: str) -> None:
+        """Note that the directory has another name."""
+        self._path = f"{directory}/{checkpoint.LEADER_EPOCHS}"
 
     def write(self) -> None:
         """Replace the file. Raises DiskError."""

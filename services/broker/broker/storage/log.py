@@ -22,7 +22,7 @@ from broker.storage.epoch_checkpoint import EpochCheckpoint
 from broker.storage.flush import FlushRound, LogSync, UnsyncedBytes
 from broker.storage.log_health import LogHealth
 from broker.storage.producer_history import ProducerHistory
-from broker.storage.recovery import Recovered
+from broker.storage.recovery import OFFSET_MAX, Recovered
 from broker.storage.retention import removable_count, roll_ms
 from broker.storage.segment import RELATIVE_OFFSET_MAX, AnyAppend, AppendInfo, Segment, SegmentView
 from broker.storage.segment_chain import SegmentChain
@@ -45,9 +45,11 @@ class Log:
         "_segments",
         "_shared",
         "config",
+        "cut_to",
         "directory",
         "health",
         "history",
+        "is_future",
         "log_end",
         "log_start",
         "topic_id",
@@ -74,6 +76,10 @@ class Log:
         """First offset that a reader may ask for."""
         self.log_end = recovered.log_end
         """Exclusive: the offset that the next record gets."""
+        self.cut_to = OFFSET_MAX
+        """Lowest end to which the log was cut, since a copy of it was last compared with it."""
+        self.is_future = False
+        """True for a copy that is to take the place of a log in another directory."""
         self.unsynced = UnsyncedBytes(min(recovery_point, self.log_end), now_ms)
         self._chain = SegmentChain(shared, recovered, self.unsynced, self._mark_dirty)
         self._segments = self._chain.map
@@ -371,6 +377,7 @@ class Log:
     def _ends_at(self, end: int) -> None:
         """Drop everything that refers to offsets from the new end on."""
         self.log_end = end
+        self.cut_to = min(self.cut_to, end)
         self._shared.logs_end({self.topic_partition: end})
         if end <= self.health.damage_at:
             self.health.clear()
@@ -438,6 +445,25 @@ class Log:
             fresh = self._chain.swap_files(old, cleaned_path, self.config)
         self._segments.swap(old, fresh)
         return True
+
+    # -- change of places
+
+    def adopt(self, log: "Log") -> None:
+        """Take over leader epochs and producers of a log with the same records: its partition
+        refers to them. Raises DiskError.
+        """
+        self._epochs.epochs = log.epochs
+        self._epochs.write()
+        self.history.table = log.history.table
+
+    def moved_to(self, directory: str) -> None:
+        """Note that the directory of the log was renamed."""
+        self._shared.renamed(self.directory, directory)
+        self.directory = directory
+        self._chain.moved_to(directory)
+        self._epochs.moved_to(directory)
+        self.history.moved_to(directory)
+        self.health.moved_to(directory)
 
     # -- sync and close
 

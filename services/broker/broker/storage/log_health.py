@@ -43,6 +43,10 @@ class LogHealth:
         self.end_lost = recovered.end_lost or recovered.tail_lost
         """The log may once have ended further: other replicas must not be cut to it."""
 
+    def moved_to(self, directory: str) -> None:
+        """Note that the directory has another name."""
+        self._directory = directory
+
     def report(self, what: str, at: int = 0) -> None:
         """Note damage that does not begin below offset ``at``. The first description is kept."""
         if self.damage is None:

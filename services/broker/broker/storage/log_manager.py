@@ -12,14 +12,13 @@ from tidemark.model.topic_configs import TopicConfig, topic_config
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.disk import Disk, DiskError, DiskFullError
 
-from broker.core.leader_epochs import LeaderEpochs
-from broker.core.producers import ProducerTable
 from broker.storage import checkpoint
 from broker.storage.checkpoint import CheckpointError, NewerVersionError
 from broker.storage.directory import OPEN_FILES_MAX, LogDamagedError, LogDirectory
 from broker.storage.directory_names import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
+    future_of,
     has_records,
     partition_of,
     rename_away,
@@ -27,12 +26,11 @@ from broker.storage.directory_names import (
 )
 from broker.storage.disk_failures import DiskFailures
 from broker.storage.flush import FlushRound, is_due
+from broker.storage.future_logs import FutureLogs
 from broker.storage.log import Log
+from broker.storage.log_making import LastStop, make_files, make_log, recover_log
 from broker.storage.offset_checkpoints import OffsetCheckpoints
-from broker.storage.producer_snapshot import ProducerSnapshots
-from broker.storage.recovery import OFFSET_MAX, Recovered, RecoveryPlan, recover
-from broker.storage.recovery_reports import RecoveryReport, log_recovery
-from broker.storage.segment_files import new_segment
+from broker.storage.recovery_reports import RecoveryReport
 from broker.storage.stamp import DiskStamp, check_stamp, settle_stamp, write_stamp
 
 _log: Final = logging.getLogger(__name__)
@@ -67,7 +65,16 @@ class LogManager:
         """Directories that belong to no topic; never served, kept for inspection."""
         self.flush_interval_ms = FLUSH_INTERVAL_MS
         self.heal_free_bytes = HEAL_FREE_BYTES
-        self._offsets = OffsetCheckpoints(shared.disk, self.logs)
+        futures: dict[TopicPartition, Log] = {}
+        self._offsets = OffsetCheckpoints(shared.disk, self.logs, futures)
+        self.futures = FutureLogs(
+            shared,
+            self._offsets,
+            current=self.logs,
+            logs=futures,
+            note_failure=self._note_failure,
+        )
+        """Copies of logs that move here from other directories."""
         self.failures = failures
         self._round: FlushRound | None = None
         shared.save_log_starts = self._offsets.save_log_starts
@@ -143,12 +150,35 @@ class LogManager:
             elif (topic_partition := partition_of(name)) is not None:
                 topic_id = self._owner(name, topic_partition, topic_ids)
                 if topic_id is not None:
-                    self._recover(topic_partition, topic_id, config_of(topic_partition))
+                    config = config_of(topic_partition)
+                    self.logs[topic_partition] = self._recover(
+                        name, topic_partition, topic_id, config
+                    )
+                    self.futures.load_sources(topic_partition, name)
+        for name in disk.list(""):
+            if (topic_partition := future_of(name)) is not None:
+                self._load_future(name, topic_partition, config_of(topic_partition))
         self.missing = {
             one
             for one in self._offsets.named()
-            if one not in self.logs and not was_deleted(disk, one)
+            if one not in self.logs and one not in self.futures.logs and not was_deleted(disk, one)
         }
+
+    def _load_future(self, name: str, topic_partition: TopicPartition, config: TopicConfig) -> None:
+        """Recover a future log, or remove one of which anything is in doubt: it is only a copy."""
+        try:
+            topic_id = checkpoint.read_topic_id(self._shared.disk, name)
+        except NewerVersionError:
+            raise
+        except CheckpointError:
+            topic_id = None
+        if topic_id is not None and self.distrusted is None and topic_partition not in self.logs:
+            log = self._recover(name, topic_partition, topic_id, config)
+            if log.damage is None and not log.health.end_lost:
+                self.futures.found(log)
+                return
+            log.close(clean=False)
+        self.futures.discard_files(name)
 
     def _started(self, boot_id: str) -> None:
         """Store the result of the recovery: boot id, recovery points and log starts."""
@@ -206,50 +236,18 @@ class LogManager:
         return topic_id
 
     def _recover(
-        self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
-    ) -> None:
-        offsets, points = self._offsets, self._offsets.recovery_points
-        is_kept = self.clean_start or self.same_boot
-        recovery_point = points.get(topic_partition, 0) if points else 0
-        compacted = (offsets.compacted or {}).get(topic_partition, 0)
-        gaps = self._shared.gaps_below.get(topic_partition, 0)
-        plan = RecoveryPlan(
-            directory=str(topic_partition),
-            recovery_point=recovery_point,
-            log_start=offsets.log_starts.get(topic_partition, 0),
-            gaps_below=OFFSET_MAX if points is None else max(recovery_point, compacted, gaps),
-            compacted_below=OFFSET_MAX if offsets.compacted is None else compacted,
-            clean=self.clean_start,
-            trust_indexes=self.same_boot and self.distrusted is None,
-            committed=offsets.high_watermarks.get(topic_partition, 0) if is_kept else 0,
-            rewrites=self.same_boot and not self.clean_start,
-            interval_bytes=config.index_interval_bytes,
-            now_ms=self._shared.now_ms,
-        )
-        recovered = recover(self._shared.disk, plan)
-        if recovered.truncated_bytes or recovered.scanned_bytes or recovered.damage:
-            report = RecoveryReport.of(topic_partition, recovered)
-            self.reports.append(report)
-            log_recovery(report)
-        self._add(topic_partition, topic_id, config, recovered, recovery_point)
-
-    def _add(
         self,
+        directory: str,
         topic_partition: TopicPartition,
         topic_id: TopicId,
         config: TopicConfig,
-        recovered: Recovered,
-        recovery_point: int,
     ) -> Log:
-        log = self.logs[topic_partition] = Log(
-            self._shared,
-            topic_partition,
-            topic_id,
-            config=config,
-            recovered=recovered,
-            recovery_point=recovery_point,
-            now_ms=self._shared.now_ms,
+        stop = LastStop(self.clean_start, self.same_boot, self.distrusted is None)
+        log, report = recover_log(
+            self._shared, self._offsets, stop, directory, topic_partition, topic_id, config
         )
+        if report is not None:
+            self.reports.append(report)
         return log
 
     @property
@@ -302,30 +300,29 @@ class LogManager:
             self._offsets.forget(topic_partition, self._shared.gaps_below)
             if disk.exists(name):
                 self._make_stray(name, "")
-            disk.make_directory(name)
-            checkpoint.write_topic_id(disk, name, topic_id)
-            segment = new_segment(disk, name, 0, now_ms)
+            recovered = make_files(disk, name, topic_id, now_ms)
         except DiskError as error:
             self._shared.fence(error)
             raise
-        recovered = Recovered(
-            segments=[segment],
-            log_end=0,
-            log_start=0,
-            epochs=LeaderEpochs(),
-            epochs_changed=False,
-            producers=ProducerTable(),
-            snapshots=ProducerSnapshots(disk, name, ()),
-        )
-        log = self._add(topic_partition, topic_id, config, recovered, 0)
+        log = make_log(self._shared, topic_partition, topic_id, config, recovered)
+        self.logs[topic_partition] = log
         log.files_changed()
         return log
 
     def delete(self, topic_partition: TopicPartition, now_ms: int | None = None) -> None:
         """Stop serving a partition at once; its directory is removed after file.delete.delay.ms."""
+        self.remove_files(self.release(topic_partition), now_ms)
+
+    def release(self, topic_partition: TopicPartition) -> Log:
+        """Stop serving a partition at once; its files stay where they are."""
         log = self.logs.pop(topic_partition)
-        now_ms = self._shared.now_ms if now_ms is None else now_ms
+        self.futures.moved_from.pop(topic_partition, None)
         log.close(clean=False)
+        return log
+
+    def remove_files(self, log: Log, now_ms: int | None = None) -> None:
+        """Remove the directory of a released log after file.delete.delay.ms."""
+        now_ms = self._shared.now_ms if now_ms is None else now_ms
         name = rename_away(self._shared.disk, log.directory, log.topic_id.hex(), DELETE_SUFFIX)
         self._shared.remove_later(name, now_ms + log.config.file_delete_delay_ms)
 
@@ -333,8 +330,7 @@ class LogManager:
         """Stop serving a partition that belongs to no topic; keep its directory as
         ``...-stray``.
         """
-        log = self.logs.pop(topic_partition)
-        log.close(clean=False)
+        log = self.release(topic_partition)
         return self._make_stray(log.directory, log.topic_id.hex())
 
     def _make_stray(self, directory: str, unique: str) -> str:
@@ -400,7 +396,10 @@ class LogManager:
         due = [
             log
             for log in self._shared.dirty
-            if is_due(log, only_group=only_group, now_ms=now_ms, interval_ms=self.flush_interval_ms)
+            if not log.is_future
+            and is_due(
+                log, only_group=only_group, now_ms=now_ms, interval_ms=self.flush_interval_ms
+            )
         ]
         syncs = []
         try:
@@ -476,8 +475,9 @@ class LogManager:
         if self._round is not None:
             self._round.run()
             self.finish_flush(self._round)
+        self.futures.finish_rounds()
         clean = clean and self._shared.fence_error is None
-        for log in self.logs.values():
+        for log in (*self.logs.values(), *self.futures.logs.values()):
             try:
                 log.close(clean=clean)
             except LogDamagedError:

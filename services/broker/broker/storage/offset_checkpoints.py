@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Iterator, Mapping
+from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tidemark.model.topics import TopicPartition
@@ -21,10 +23,18 @@ _Offsets = dict[TopicPartition, int]
 class OffsetCheckpoints:
     """Recovery points, high watermarks and log starts; a file without changes is not written."""
 
-    def __init__(self, disk: Disk, logs: Mapping[TopicPartition, "Log"]) -> None:
-        """Create checkpoints without content; ``logs`` is the directory's live mapping."""
+    def __init__(
+        self,
+        disk: Disk,
+        logs: Mapping[TopicPartition, "Log"],
+        futures: Mapping[TopicPartition, "Log"] = MappingProxyType({}),
+    ) -> None:
+        """Create checkpoints without content; ``logs`` and ``futures`` (future logs) are the
+        directory's live mappings, which have no partition in common.
+        """
         self._disk = disk
         self._logs = logs
+        self._futures = futures
         self.recovery_points: _Offsets | None = None
         """None: unknown, so everything is scanned."""
         self.high_watermarks: _Offsets = {}
@@ -63,6 +73,9 @@ class OffsetCheckpoints:
         yield from self.recovery_points or ()
         yield from self.high_watermarks
 
+    def _all(self) -> Iterator[tuple[TopicPartition, "Log"]]:
+        return chain(self._logs.items(), self._futures.items())
+
     def forget(self, topic_partition: TopicPartition, gaps_below: _Offsets) -> None:
         """Remove a partition, since checkpoints go by name: those of a deleted topic must not apply
         to the log of another.
@@ -89,7 +102,7 @@ class OffsetCheckpoints:
 
     def save_recovery_points(self, *, sync: bool) -> None:
         """Write recovery points; everything below them is on disk. Raises DiskError."""
-        points = {one: log.recovery_point for one, log in self._logs.items() if log.recovery_point}
+        points = {one: log.recovery_point for one, log in self._all() if log.recovery_point}
         if points != self.recovery_points:
             checkpoint.write_offsets(self._disk, checkpoint.RECOVERY_POINTS, points, sync=sync)
             self.recovery_points = points
@@ -103,11 +116,12 @@ class OffsetCheckpoints:
 
     def save_log_starts(self) -> None:
         """Write the log starts that differ from the first segment's name. Raises DiskError."""
-        logs = self._logs.items()
-        starts = {one: log.log_start for one, log in logs if log.log_start > log.first_base_offset}
+        starts = {
+            one: log.log_start for one, log in self._all() if log.log_start > log.first_base_offset
+        }
         if starts == self.log_starts:
             return
         # A start that a crash took back must not return: it would hide records written since.
-        sync = any(log.log_start < self.log_starts.get(one, 0) for one, log in logs)
+        sync = any(log.log_start < self.log_starts.get(one, 0) for one, log in self._all())
         checkpoint.write_offsets(self._disk, checkpoint.LOG_STARTS, starts, sync=sync)
         self.log_starts = starts

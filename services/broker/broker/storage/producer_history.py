@@ -25,6 +25,10 @@ class ProducerHistory:
         self._snapshots = recovered.snapshots
         self.table = recovered.producers
 
+    def moved_to(self, directory: str) -> None:
+        """Note that the directory has another name."""
+        self._snapshots.moved_to(directory)
+
     def index_aborted(self) -> None:
         """Index the transactions that markers have aborted since the last call. Raises
         DiskError.

@@ -103,6 +103,10 @@ class ProducerSnapshots:
         self.offsets = list(offsets)
         """Offsets of the files, oldest first."""
 
+    def moved_to(self, directory: str) -> None:
+        """Note that the directory has another name."""
+        self._directory = directory
+
     def write(self, producers: ProducerTable, offset: int) -> None:
         """Store the table as of ``offset``; all but the latest few snapshots are removed."""
         if self.offsets and self.offsets[-1] == offset:

@@ -170,6 +170,12 @@ class Segment:
         """Path of its files without their suffix."""
         return stem(self.directory, self.base_offset)
 
+    def moved_to(self, directory: str) -> None:
+        """Note that the directory was renamed."""
+        self.directory = directory
+        if self.file is not None:
+            self.txns.moved_to(self.stem + TXN_INDEX)
+
     # -- warm and cold
 
     def warm(self, disk: Disk, *, create: bool = False) -> File:

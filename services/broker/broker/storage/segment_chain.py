@@ -57,6 +57,13 @@ class SegmentChain:
         """Size of all segments."""
         return sum(segment.size_bytes for segment in self.map.segments)
 
+    def moved_to(self, directory: str) -> None:
+        """Note that the directory was renamed. Its name is not on disk yet."""
+        self.directory = directory
+        for segment in self.map.segments:
+            segment.moved_to(directory)
+        self.files_changed()
+
     # -- unsynced bytes
 
     def became_dirty(self, segment: Segment, now_ms: int) -> None:

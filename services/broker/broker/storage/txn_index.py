@@ -72,6 +72,10 @@ class TxnIndex:
             return cls(path, [])
         return cls(path, decode_aborted(path, content), has_file=True)
 
+    def moved_to(self, path: str) -> None:
+        """Note that the file has another path."""
+        self._path = path
+
     def add(self, disk: Disk, txn: AbortedTxn) -> None:
         """Add a transaction, unless it is present: a walk of the log may find its marker again."""
         if self.aborted and txn.last_offset <= self.aborted[-1].last_offset:
