@@ -21,10 +21,6 @@ ABSENT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("LeaderAndIsr", "StopReplica", "UpdateMetadata"), _REMOVED),
     "ControlledShutdown": _REMOVED,
     **dict.fromkeys(("DescribeAcls", "CreateAcls", "DeleteAcls"), "there are no ACLs yet"),
-    "AlterReplicaLogDirs": (
-        "replicas do not move between the directories of a broker (KIP-113); a reassignment to"
-        " another broker and back places them anew"
-    ),
     **dict.fromkeys(("CreateDelegationToken", "RenewDelegationToken"), _NO_TOKENS),
     **dict.fromkeys(("ExpireDelegationToken", "DescribeDelegationToken"), _NO_TOKENS),
     **dict.fromkeys(("DescribeClientQuotas", "AlterClientQuotas"), "there are no quotas yet"),

@@ -422,6 +422,11 @@ _CLUSTER = (
     ),
     tail(K.LIST_CONFIG_RESOURCES, {"resource_types": []}, cluster(Op.DESCRIBE_CONFIGS)),
     tail(K.DESCRIBE_LOG_DIRS, {"topics": []}, cluster(Op.DESCRIBE)),
+    tail(
+        K.ALTER_REPLICA_LOG_DIRS,
+        {"dirs": [{"path": "/nowhere", "topics": [{"name": TOPIC, "partitions": [0]}]}]},
+        cluster(Op.ALTER),
+    ),
     tail(K.DESCRIBE_QUORUM, {"topics": []}, cluster(Op.DESCRIBE)),
     tail(
         K.ELECT_LEADERS,

@@ -46,6 +46,7 @@ class ApiKey(IntEnum):
     DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
@@ -140,6 +141,7 @@ APIS: Final[Mapping[ApiKey, ApiVersionRange]] = MappingProxyType(
         ApiKey.DELETE_ACLS: _versions(1, 3, 2),
         ApiKey.DESCRIBE_CONFIGS: _versions(1, 4, 4),
         ApiKey.ALTER_CONFIGS: _versions(0, 2, 2),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: _versions(1, 2, 2),
         ApiKey.DESCRIBE_LOG_DIRS: _versions(1, 5, 2),
         ApiKey.SASL_AUTHENTICATE: _versions(0, 2, 2),
         ApiKey.CREATE_PARTITIONS: _versions(0, 3, 2),

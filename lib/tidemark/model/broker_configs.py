@@ -50,6 +50,7 @@ OWN_KINDS: Final[Mapping[str, ConfigKind]] = {
     "max.connections.per.ip.overrides": ConfigKind(2, connections_by_address),
     "producer.id.expiration.check.interval.ms": integer(1_000),
     "producer.id.expiration.ms": integer(1_000),
+    "replica.alter.log.dirs.io.max.bytes.per.second": long(1),
 }
 """Settings that are no defaults of topics."""
 

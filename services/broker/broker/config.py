@@ -229,6 +229,12 @@ class BrokerConfig(
         description="bytes/s fetched for throttled replicas while they move; may be changed at"
         " run time",
     )
+    num_replica_alter_log_dirs_threads: int | None = Field(
+        None,
+        ge=1,
+        description="replicas that are copied to other log directories at the same time; default:"
+        " the number of log directories",
+    )
     lease_ms: int = Field(
         3_000,
         ge=300,

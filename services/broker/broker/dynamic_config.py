@@ -44,6 +44,13 @@ class DynamicConfig(ServiceConfig):
         description="interval at which such producers are looked for; may be changed at run time",
     )
 
+    replica_alter_log_dirs_io_max_bytes_per_second: int = Field(
+        2**63 - 1,
+        ge=1,
+        description="bytes/s that moves of replicas between log directories copy, all together; may"
+        " be changed at run time",
+    )
+
     @field_validator("max_connections_per_ip_overrides")
     @classmethod
     def _check_overrides(cls, text: str) -> str:

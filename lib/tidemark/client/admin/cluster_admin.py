@@ -181,6 +181,21 @@ class ClusterAdmin(AdminCalls):
             log_dirs += admin_requests.read_log_dirs(broker_id, answer)
         return log_dirs
 
+    async def alter_replica_log_dirs(
+        self, broker_id: int, moves: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Move a broker's replicas to other directories of it, given by absolute path. Return the
+        error of each; the broker then copies the logs. REPLICA_NOT_AVAILABLE: the replica is not
+        there yet, and will be created in that directory.
+        """
+        asked = admin_requests.alter_replica_log_dirs(moves)
+        answer = await self._ask(broker_id, ApiKey.ALTER_REPLICA_LOG_DIRS, asked)
+        return {
+            TopicPartition(topic.topic_name, each.partition_index): ErrorCode(each.error_code)
+            for topic in answer.results
+            for each in topic.partitions
+        }
+
     async def unregister_broker(self, broker_id: int) -> None:
         """Remove the registration of a broker that is stopped and has no replicas. Waits until its
         lease is over. Raises ClientError: BROKER_ID_NOT_REGISTERED, or POLICY_VIOLATION while it is

@@ -198,6 +198,22 @@ def list_partition_reassignments(
     return {"topics": None if partitions is None else named, "timeout": timeout_ms}
 
 
+def alter_replica_log_dirs(moves: Mapping[TopicPartition, str]) -> Fields:
+    """Build AlterReplicaLogDirs (KIP-113), given the directory of each partition."""
+    by_path: dict[str, dict[str, list[int]]] = {}
+    for (topic, partition), path in moves.items():
+        by_path.setdefault(path, {}).setdefault(topic, []).append(partition)
+    return {
+        "dirs": [
+            {
+                "path": path,
+                "topics": [{"name": topic, "partitions": each} for topic, each in topics.items()],
+            }
+            for path, topics in by_path.items()
+        ]
+    }
+
+
 def read_log_dirs(broker_id: int, answer: Struct) -> list[LogDir]:
     """Return one broker's log directories."""
     return [

@@ -34,6 +34,7 @@ class Admin(SyncClient[AsyncAdmin]):
     list_offsets = blocking(AsyncAdmin.list_offsets)
 
     describe_cluster = blocking(AsyncAdmin.describe_cluster)
+    alter_replica_log_dirs = blocking(AsyncAdmin.alter_replica_log_dirs)
     describe_log_dirs = blocking(AsyncAdmin.describe_log_dirs)
     replica_bounds = blocking(AsyncAdmin.replica_bounds)
     elect_leaders = blocking(AsyncAdmin.elect_leaders)

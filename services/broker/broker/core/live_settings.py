@@ -28,6 +28,7 @@ class LiveSettings:
     max_connections_per_ip_overrides: Mapping[str, int]
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
+    replica_alter_log_dirs_io_max_bytes_per_second: int
 
 
 def settings_in_force(config: BrokerConfig, configs: Configs, broker_id: BrokerId) -> LiveSettings:
@@ -57,6 +58,11 @@ def settings_in_force(config: BrokerConfig, configs: Configs, broker_id: BrokerI
         ),
         producer_id_expiration_ms=value(
             "producer.id.expiration.ms", config.producer_id_expiration_ms, int
+        ),
+        replica_alter_log_dirs_io_max_bytes_per_second=value(
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+            config.replica_alter_log_dirs_io_max_bytes_per_second,
+            int,
         ),
     )
 

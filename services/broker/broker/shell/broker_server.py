@@ -271,6 +271,7 @@ class BrokerServer:
             loops = [
                 *self.upkeep.maintenance.start(tasks),
                 *self.upkeep.cleaning.start(tasks),
+                *self.upkeep.moving.start(tasks),
                 tasks.create_task(self.replication.isr_sender.run(), name="isr-sender"),
                 tasks.create_task(self.shares.partitions.run(), name="shares"),
             ]

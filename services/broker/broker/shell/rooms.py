@@ -36,6 +36,7 @@ from broker.shell.groups.letter_problems import LetterProblems
 from broker.shell.groups.share_lag import ShareLag
 from broker.shell.groups.share_relay import ShareRelay
 from broker.shell.partitions.appender import PartitionAppender
+from broker.shell.partitions.directory_moves import DirectoryMoves
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
 from broker.shell.partitions.hosting import Hosting
@@ -70,6 +71,7 @@ from broker.shell.transactions.txn_relay import TxnRelay
 from broker.shell.transactions.txn_verifier import TxnVerifier
 from broker.shell.upkeep.cleaning import Cleaning
 from broker.shell.upkeep.maintenance import Maintenance
+from broker.shell.upkeep.moving import Moving
 from broker.storage.log_manager import LogManager
 
 
@@ -202,6 +204,8 @@ class ReplicationRoom:
     replica_reader: ReplicaReader
     suspects: Suspects
     manager: ReplicationManager
+    moves: DirectoryMoves
+    """Moves of replicas between the directories of this broker."""
 
 
 def build_replication(
@@ -247,7 +251,15 @@ def build_replication(
         else None,
     )
     manager = ReplicationManager(fetchers, connect_leader)
-    return ReplicationRoom(isr_sender, replica_reader, suspects, manager)
+    moves = DirectoryMoves(
+        facts,
+        metadata,
+        table=partitions.table,
+        disks=partitions.disks,
+        log_moves=partitions.log_moves,
+        on_replica_synced=manager.synced,
+    )
+    return ReplicationRoom(isr_sender, replica_reader, suspects, manager, moves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +417,7 @@ class UpkeepRoom:
     cleaning: Cleaning
     hosting: Hosting
     maintenance: Maintenance
+    moving: Moving
 
 
 def build_upkeep(
@@ -431,6 +444,7 @@ def build_upkeep(
         parked=partitions.parked,
         group_commits=partitions.group_commits,
         counters=counters,
+        moves=replication.moves,
         on_new_log=cleaning.forget,
     )
     reports = ReplicaReports(
@@ -456,4 +470,12 @@ def build_upkeep(
         group_commits=partitions.group_commits,
         on_replica_synced=replication.manager.synced,
     )
-    return UpkeepRoom(cleaning, hosting, maintenance)
+    moving = Moving(
+        facts,
+        settings,
+        replication.moves,
+        disks=disks,
+        group_commits=partitions.group_commits,
+        on_moved=cleaning.moved,
+    )
+    return UpkeepRoom(cleaning, hosting, maintenance, moving)

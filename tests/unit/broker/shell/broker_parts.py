@@ -140,7 +140,7 @@ class BrokerParts:
         return {
             **topic_apis(self.facts, self.metadata, self.cluster),
             **cluster_apis(self.facts, self.metadata, self.cluster, self.groups),
-            **partition_apis(self.facts, self.partitions, self.groups),
+            **partition_apis(self.facts, self.partitions, self.replication, self.groups),
             **transaction_apis(self.facts, self.metadata, self.cluster, self.transactions),
             **group_apis(self.facts, self.metadata, self.groups),
             **feature_apis(self.facts, finalized_features(verifies=True)),

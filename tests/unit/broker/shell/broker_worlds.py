@@ -83,6 +83,7 @@ def hosting_of(
         parked=parts.partitions.parked,
         group_commits=parts.partitions.group_commits,
         counters=parts.counters,
+        moves=parts.replication.moves,
         on_new_log=on_new_log,
     )
 
@@ -192,14 +193,14 @@ def reports_of(world: World) -> ReplicaReports:
     )
 
 
-def maintenance(world: World) -> Maintenance:
+def maintenance(world: World, settings: BrokerSettings | None = None) -> Maintenance:
     """The loops over the disks of ``world``."""
     parts = world.parts
     return Maintenance(
         parts.facts,
         world.hosting,
         reports_of(world),
-        BrokerSettings(parts.facts, parts.metadata),
+        settings or BrokerSettings(parts.facts, parts.metadata),
         table=parts.partitions.table,
         disks=parts.partitions.disks,
         log_moves=parts.partitions.log_moves,

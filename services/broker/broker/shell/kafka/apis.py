@@ -19,6 +19,7 @@ from broker.shell.kafka import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_configs,
+    alter_replica_log_dirs,
     alter_share_group_offsets,
     api_versions,
     client_quotas,
@@ -140,7 +141,7 @@ def make_router(
     long_tail = {
         **topic_apis(facts, cache, cluster),
         **cluster_apis(facts, cache, cluster, groups),
-        **partition_apis(facts, partitions, groups),
+        **partition_apis(facts, partitions, replication, groups),
         **transaction_apis(facts, cache, cluster, transactions),
         **group_apis(facts, cache, groups),
         **share_group_apis(facts, cache, cluster, groups),
@@ -244,13 +245,19 @@ def telemetry_apis(receiver: ClientTelemetry | None) -> Mapping[ApiKey, Handler]
 
 
 def partition_apis(
-    facts: BrokerFacts, partitions: PartitionRoom, groups: GroupRoom
+    facts: BrokerFacts,
+    partitions: PartitionRoom,
+    replication: ReplicationRoom,
+    groups: GroupRoom,
 ) -> Mapping[ApiKey, Handler]:
     """Handlers about partitions on this broker's disks."""
     table, disks = partitions.table, partitions.disks
     return {
         ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(offset_for_leader_epoch.handle, facts, table),
         ApiKey.DELETE_RECORDS: partial(delete_records.handle, partitions.deletion),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: partial(
+            alter_replica_log_dirs.handle, facts, replication.moves
+        ),
         ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs.handle, facts, table, disks),
         ApiKey.DESCRIBE_PRODUCERS: partial(describe_producers.handle, facts, table),
         ApiKey.WRITE_TXN_MARKERS: partial(write_txn_markers.handle, facts, table, groups.markers),

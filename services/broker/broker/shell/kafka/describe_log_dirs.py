@@ -13,6 +13,7 @@ from tidemark.model.errors import ErrorCode
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition
+from broker.shell.partitions.replica_move import ReplicaMove
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.request_context import RequestContext
 from broker.storage.log_manager import LogManager
@@ -70,14 +71,19 @@ def _directory(
         return _failed(path)
     topics: dict[str, list[dict[str, object]]] = {}
     for hosted in asked:
+        partitions = topics.setdefault(hosted.topic_partition.topic, [])
         if hosted.manager is manager:
-            topics.setdefault(hosted.topic_partition.topic, []).append(_partition(hosted))
+            partitions.append(_partition(hosted))
+        if hosted.move is not None and hosted.move.manager is manager:
+            partitions.append(_future(hosted, hosted.move))
     total_bytes, usable_bytes = _space(log_dir)
     return {
         "error_code": int(ErrorCode.NONE),
         "log_dir": log_dir,
         "topics": [
-            {"name": name, "partitions": partitions} for name, partitions in sorted(topics.items())
+            {"name": name, "partitions": partitions}
+            for name, partitions in sorted(topics.items())
+            if partitions
         ],
         "total_bytes": total_bytes,
         "usable_bytes": usable_bytes,
@@ -93,6 +99,16 @@ def _partition(hosted: HostedPartition) -> dict[str, object]:
         "partition_size": hosted.log.size_bytes,
         "offset_lag": max(0, hosted.partition.high_watermark - hosted.partition.log_end),
         "is_future_key": False,
+    }
+
+
+def _future(hosted: HostedPartition, move: ReplicaMove) -> dict[str, object]:
+    """Describe a future log. ``offset_lag``: offsets that it is behind the log."""
+    return {
+        "partition_index": hosted.topic_partition.partition,
+        "partition_size": move.future.size_bytes,
+        "offset_lag": max(0, hosted.log.log_end - move.future.log_end),
+        "is_future_key": True,
     }
 
 

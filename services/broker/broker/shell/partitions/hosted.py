@@ -11,6 +11,7 @@ from tidemark.model.topics import INTERNAL_TOPICS
 
 from broker.core.partition import Partition, Role
 from broker.shell.counters import TopicCounters
+from broker.shell.partitions.replica_move import ReplicaMove
 from broker.storage.log import Log, LogRead
 from broker.storage.log_manager import LogManager
 from broker.storage.recompression import BatchRule
@@ -26,6 +27,7 @@ class HostedPartition:
         "is_internal",
         "log",
         "manager",
+        "move",
         "partition",
         "resource",
         "rule",
@@ -45,6 +47,8 @@ class HostedPartition:
         self.partition = partition
         self.log = hosted_log
         self.manager = manager
+        self.move: ReplicaMove | None = None
+        """Move to another log directory that goes on, or None."""
         self.resource = topic_resource(topic.name)
         self.is_internal = topic.name in INTERNAL_TOPICS
         self.counters = TopicCounters()

@@ -25,6 +25,7 @@ from broker.core.unread_bytes import UNKNOWN_BYTES
 from broker.core.unsound import FOUND_AT_START, is_new_here, may_repair
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
+from broker.shell.partitions.directory_moves import DirectoryMoves
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
 from broker.shell.partitions.hosted import HostedPartition
@@ -73,6 +74,7 @@ class Hosting:
         parked: ParkingLot,
         group_commits: GroupCommits,
         counters: BrokerCounters,
+        moves: DirectoryMoves,
         on_new_log: Callable[[LogManager, TopicPartition], None],
     ) -> None:
         """``on_new_log`` is called before a log is created: anything kept under its name is
@@ -87,6 +89,7 @@ class Hosting:
         self._parked = parked
         self._group_commits = group_commits
         self._counters = counters
+        self._moves = moves
         self._on_new_log = on_new_log
         self._following = following
         self._is_hosting = False
@@ -113,6 +116,7 @@ class Hosting:
             yield from self._host_partitions(topic, numbers, defaults)
         if change.is_first:
             self._set_strays_aside()
+            self._moves.discard_unknown()
         self._is_hosting = False
 
     async def retry(self) -> None:
@@ -214,6 +218,7 @@ class Hosting:
         if manager.failure is not None:
             partition.become_failed()
         self._table.add(hosted)
+        self._moves.resume(hosted)
         return hosted
 
     def _limits(self, config: TopicConfig) -> PartitionLimits:
@@ -242,7 +247,8 @@ class Hosting:
             raise DiskError("log.dirs", "its log may be in a directory that is out of service")
         usable = [manager for manager in self._disks.log_managers if manager.fenced is None]
         failure: DiskError | None = None
-        for manager in sorted(usable, key=lambda one: len(one.logs)):
+        chosen = self._moves.directory_for_new(topic_partition)
+        for manager in sorted(usable, key=lambda one: (one is not chosen, len(one.logs))):
             try:
                 manager.disk.expect_room()  # a half-made log would be a stray at the next try
                 self._on_new_log(manager, topic_partition)
@@ -374,6 +380,7 @@ class Hosting:
 
     def _remove_one(self, hosted: HostedPartition) -> None:
         topic_partition = hosted.topic_partition
+        self._moves.cancel(hosted)
         self._table.remove(hosted)
         hosted.partition.become_offline(hosted.partition.leader, hosted.partition.leader_epoch)
         self._changed.append(hosted)

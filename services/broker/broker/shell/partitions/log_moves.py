@@ -12,7 +12,9 @@ class LogMoves:
 
     def synced(self, hosted: HostedPartition, end: int) -> None:
         """Note that a flush round reached ``end`` in this log."""
-        before = hosted.partition.high_watermark
+        before, move = hosted.partition.high_watermark, hosted.move
+        if move is not None:
+            end = move.plan.counted_end(end, move.future.synced_end)
         gained_bytes = hosted.partition.synced(end)
         if hosted.partition.high_watermark != before:
             self._parked.moved(hosted, gained_bytes)

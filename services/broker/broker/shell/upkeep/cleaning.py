@@ -38,6 +38,7 @@ from broker.storage.compaction import (
     plan_cleaning,
 )
 from broker.storage.directory import LogDamagedError
+from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 from broker.storage.scrubber import Scrubber, ScrubSegment, ScrubTask, scrub_range
 from broker.storage.segment import SegmentView
@@ -132,8 +133,8 @@ class Cleaning:
         config = hosted.log.config
         if not config.is_compacted or hosted.log.damage is not None:
             return None
-        if hosted.manager.fenced is not None:
-            return None
+        if hosted.manager.fenced is not None or hosted.move is not None:
+            return None  # a copy would keep what is removed meanwhile, but not the tombstones
         segments = hosted.log.segments()
         plan = plan_cleaning(
             segments,
@@ -178,8 +179,20 @@ class Cleaning:
         if checkpoints.pop(topic_partition, None) is not None:
             checkpoint.write_offsets(manager.disk, CHECKPOINT_NAME, checkpoints, sync=False)
 
+    def moved(
+        self, topic_partition: TopicPartition, source: LogManager, target: LogManager
+    ) -> None:
+        """Take along how far a log was cleaned, now that it is in another directory."""
+        cleaned_to = self._checkpoints(source).get(topic_partition)
+        self.forget(source, topic_partition)
+        if cleaned_to is None:
+            return
+        checkpoints = self._checkpoints(target)
+        checkpoints[topic_partition] = cleaned_to
+        checkpoint.write_offsets(target.disk, CHECKPOINT_NAME, checkpoints, sync=False)
+
     async def _clean_one(self, hosted: HostedPartition, plan: CleaningPlan) -> None:
-        manager = hosted.manager
+        manager, cleaned = hosted.manager, hosted.log
         disk = manager.disk
         job = job_for(
             plan,
@@ -198,10 +211,10 @@ class Cleaning:
         began = self._clock.now_ms()
         result = await self._worker.run(clean_segments, self._opener(disk), job)
         if result.damage is not None:
-            if self._is_hosted(hosted):
+            if self._is_hosted(hosted) and hosted.log is cleaned:
                 self._found(hosted, result.damage)
             return
-        if self._swap_in(hosted, result):
+        if self._swap_in(hosted, manager, cleaned, result):
             checkpoints = self._checkpoints(manager)
             checkpoints[hosted.topic_partition] = result.clean_end
             checkpoint.write_offsets(disk, CHECKPOINT_NAME, checkpoints, sync=False)
@@ -221,19 +234,22 @@ class Cleaning:
             lambda now: 1_000 * moved / now.log_cleaner_io_max_bytes_per_second, since=began
         )
 
-    def _swap_in(self, hosted: HostedPartition, result: CleaningResult) -> bool:
-        """Swap in the result. Returns False if the partition was removed, or its segments changed,
-        while it was compacted.
+    def _swap_in(
+        self, hosted: HostedPartition, manager: LogManager, cleaned: Log, result: CleaningResult
+    ) -> bool:
+        """Swap in the result. Returns False if the partition was removed or began to move, or its
+        segments changed, while it was compacted.
         """
-        sizes = {one.base_offset: one.size_bytes for one in hosted.log.segments()}
-        if not self._is_hosted(hosted) or not is_current(result, sizes):
+        sizes = {one.base_offset: one.size_bytes for one in cleaned.segments()}
+        stays = self._is_hosted(hosted) and hosted.log is cleaned and hosted.move is None
+        if not stays or not is_current(result, sizes):
             for group in result.groups:
-                remove_cleaned(hosted.manager.disk, group.path)
+                remove_cleaned(manager.disk, group.path)
             return False
         for number, group in enumerate(result.groups):
-            if not hosted.log.swap_segments(group.old_base_offsets, group.path):
+            if not cleaned.swap_segments(group.old_base_offsets, group.path):
                 for left in result.groups[number + 1 :]:
-                    remove_cleaned(hosted.manager.disk, left.path)
+                    remove_cleaned(manager.disk, left.path)
                 return False
         return True
 
