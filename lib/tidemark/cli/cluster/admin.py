@@ -146,6 +146,7 @@ async def log_dirs(bootstrap: str, broker_ids: Sequence[int]) -> list[Row]:
                     "partition": partition.partition,
                     "bytes": replica.size_bytes,
                     "behind": replica.offset_lag,
+                    "future": replica.is_future,
                 }
                 for partition, replica in sorted(each.replicas.items())
             ],

@@ -183,7 +183,35 @@ def log_dirs(
     if logs and output.is_table:
         found = [{"broker": row["broker"], **each} for row in rows for each in row["logs"]]
         typer.echo("")
-        print_rows(found, ("broker", "topic", "partition", "bytes", "behind"), output)
+        print_rows(found, ("broker", "topic", "partition", "bytes", "behind", "future"), output)
+
+
+@app.command("move-log-dir")
+def move_log_dir(
+    broker: Annotated[int, typer.Argument(metavar="BROKER", min=0)],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Directory, as log-dirs shows it.")],
+    partitions: Annotated[list[str], typer.Argument(metavar="TOPIC:PARTITION...")],
+    *,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when the replicas are there.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+) -> None:
+    """Move replicas of a broker to another log directory of it. The partitions stay in service.
+
+    A copy is made and takes the replica's place at the end; log-dirs --logs shows it as future. The
+    directory in which a replica is ends its move.
+    """
+    from tidemark.cli.client_calls import run
+    from tidemark.cli.cluster import log_dir_moves
+    from tidemark.cli.partition_names import partition_named
+
+    named = [partition_named(one) for one in partitions]
+    later = run(log_dir_moves.move(bootstrap_for(bootstrap), broker, path, named, wait=wait))
+    for one in later:
+        say(f"{one} is not on broker {broker} yet; it will be created in {path}")
+    if len(named) > len(later):
+        say(f"{len(named) - len(later)} moves {'done' if wait else 'started'}")
 
 
 @app.command()

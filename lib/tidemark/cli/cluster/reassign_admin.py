@@ -1,11 +1,11 @@
 """Calls of ``tidemark cluster reassign``."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidemark.cli.admin_client import open_admin
-from tidemark.cli.cluster import reassign_throttle
+from tidemark.cli.cluster import log_dir_moves, reassign_throttle
 from tidemark.cli.failure import CommandError
 from tidemark.client.admin.admin import Admin, ConfigResource, Reassignment, TopicDescription
 from tidemark.client.errors import ClientError
@@ -46,6 +46,8 @@ class Order:
     rate: int | None = None
     additional: bool = False
     allow_rf_change: bool = False
+    directories: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
+    """Log directories by partition and broker; the brokers choose the others."""
 
 
 class Outcome(NamedTuple):
@@ -113,6 +115,8 @@ async def apply(bootstrap: str, order: Order, save: Callable[[Assignment], None]
                 if name not in flows
             }
             await reassign_throttle.set_throttles(admin, flows, order.rate)
+        # Before the replicas are there: they are then created in their directories.
+        await log_dir_moves.order(admin, order.directories)
         results = await admin.alter_partition_reassignments(
             order.target, allow_replication_factor_change=order.allow_rf_change
         )

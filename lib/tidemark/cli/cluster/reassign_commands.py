@@ -101,8 +101,9 @@ def apply(
     from tidemark.cli.client_calls import run
     from tidemark.cli.cluster import reassign_admin, reassign_file
 
+    read = reassign_file.read_plan(file)
     order = reassign_admin.Order(
-        reassign_file.read_file(file), throttle, additional, allow_rf_change
+        read.target, throttle, additional, allow_rf_change, read.directories
     )
 
     def save(before: "reassign_admin.Assignment") -> None:
@@ -206,23 +207,13 @@ def _broker_ids(text: str | None) -> list[int]:
 
 
 def _named(names: list[str]) -> "list[TopicPartition]":
-    """Read one plan, or partitions. A topic's name has no colon, which separates the partition."""
+    """Read one plan, or partitions."""
     from tidemark.cli.cluster import reassign_file
-    from tidemark.model.topics import TopicPartition
+    from tidemark.cli.partition_names import partition_named
 
     if len(names) == 1 and (names[0] == reassign_file.STDIN or Path(names[0]).is_file()):
         return list(reassign_file.read_file(names[0]))
-    wanted = []
-    for name in names:
-        topic, colon, number = name.rpartition(":")
-        if not (colon and topic and number.isascii() and number.isdecimal()):
-            raise CommandError(
-                f"{name} is neither a file nor topic:partition",
-                hint="for example orders:3",
-                code=ExitCode.USAGE,
-            )
-        wanted.append(TopicPartition(topic, int(number)))
-    return wanted
+    return [partition_named(name, what="neither a file nor topic:partition") for name in names]
 
 
 # -- output

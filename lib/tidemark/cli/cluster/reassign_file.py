@@ -1,10 +1,13 @@
-"""Kafka's reassignment JSON: ``{"version":1,"partitions":[{"topic","partition","replicas"}]}``."""
+"""Kafka's reassignment JSON: ``{"version":1,"partitions":[{"topic","partition","replicas"}]}``.
+
+An entry may have ``log_dirs``: for each replica its directory, or ``any``.
+"""
 
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidemark.cli.failure import CommandError
 from tidemark.model.topics import TopicPartition
@@ -19,10 +22,24 @@ _FORM: Final = (
 ANY_DIRECTORY: Final = "any"
 
 Replicas = tuple[int, ...]
+Directories = dict[tuple[TopicPartition, int], str]
+"""Log directory by partition and broker, where the file names one."""
+
+
+class PlanFile(NamedTuple):
+    """Content of a file."""
+
+    target: dict[TopicPartition, Replicas]
+    directories: Directories
 
 
 def read_file(name: str) -> dict[TopicPartition, Replicas]:
     """Read the target of each partition from a file, or from stdin ("-"). Raises CommandError."""
+    return read_plan(name).target
+
+
+def read_plan(name: str) -> PlanFile:
+    """Read a file, or stdin ("-"). Raises CommandError."""
     where = "stdin" if name == STDIN else name
     try:
         text = sys.stdin.read() if name == STDIN else Path(name).read_text(encoding="utf-8")
@@ -34,10 +51,15 @@ def read_file(name: str) -> dict[TopicPartition, Replicas]:
         ) from None
     except UnicodeDecodeError as problem:
         raise _bad(f"{where} is not UTF-8 text: {problem.reason} at byte {problem.start}") from None
-    return parse(text, where)
+    return parse_plan(text, where)
 
 
 def parse(text: str, where: str) -> dict[TopicPartition, Replicas]:
+    """Return the target of each partition in a document. Raises CommandError."""
+    return parse_plan(text, where).target
+
+
+def parse_plan(text: str, where: str) -> PlanFile:
     """Parse a document. Raises CommandError with the place of the error."""
     try:
         document = json.loads(text)
@@ -54,13 +76,16 @@ def parse(text: str, where: str) -> dict[TopicPartition, Replicas]:
     listed = document.get("partitions")
     if not isinstance(listed, list):
         raise _bad(f'{where}: "partitions" is missing or not a list')
-    wanted: dict[TopicPartition, Replicas] = {}
+    plan = PlanFile({}, {})
     for index, each in enumerate(listed):
-        partition, replicas = _entry(each, f"{where}: partitions[{index}]")
-        if partition in wanted:
-            raise _bad(f"{where}: partitions[{index}]: {partition} is listed twice")
-        wanted[partition] = replicas
-    return wanted
+        place = f"{where}: partitions[{index}]"
+        partition, replicas = _entry(each, place)
+        if partition in plan.target:
+            raise _bad(f"{place}: {partition} is listed twice")
+        plan.target[partition] = replicas
+        for broker, path in _log_dirs(each, place, partition, replicas):
+            plan.directories[partition, broker] = path
+    return plan
 
 
 def text_of(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
@@ -88,9 +113,22 @@ def _entry(each: Any, where: str) -> tuple[TopicPartition, Replicas]:
     named = TopicPartition(topic, partition)
     if len(set(replicas)) != len(replicas):
         raise _bad(f"{where}: {named} names a broker twice: {replicas}")
-    if any(one != ANY_DIRECTORY for one in each.get("log_dirs") or ()):
-        raise _bad(f'{where}: {named} names log_dirs; a broker chooses itself ("any")')
     return named, tuple(replicas)
+
+
+def _log_dirs(
+    each: Any, where: str, named: TopicPartition, replicas: Replicas
+) -> list[tuple[int, str]]:
+    """Return the brokers of an entry for which it names a directory."""
+    paths = each.get("log_dirs") or [ANY_DIRECTORY] * len(replicas)
+    if not isinstance(paths, list) or len(paths) != len(replicas):
+        raise _bad(f'{where}: "log_dirs" of {named} has not one directory for each replica')
+    for path in paths:
+        if path != ANY_DIRECTORY and not (isinstance(path, str) and path.startswith("/")):
+            raise _bad(
+                f'{where}: {named}: {path!r} in "log_dirs" is no absolute path, and not "any"'
+            )
+    return [pair for pair in zip(replicas, paths, strict=True) if pair[1] != ANY_DIRECTORY]
 
 
 def _is_number(value: Any) -> bool:

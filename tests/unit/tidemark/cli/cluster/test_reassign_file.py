@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidemark.cli.cluster.reassign_file import parse, read_file, text_of
+from tidemark.cli.cluster.reassign_file import parse, parse_plan, read_file, text_of
 from tidemark.cli.failure import CommandError
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.exit_codes import ExitCode
@@ -35,6 +35,13 @@ def test_log_dirs_may_be_any() -> None:
     assert parse(text, "plan") == {TopicPartition("a", 0): (1,)}
 
 
+@pytest.mark.feature("AD94")
+def test_a_replica_may_have_a_directory() -> None:
+    replicas = '"topic":"a","partition":0,"replicas":[1,2]'
+    text = f'{{"partitions":[{{{replicas},"log_dirs":["any","/data"]}}]}}'
+    assert parse_plan(text, "plan").directories == {(TopicPartition("a", 0), 2): "/data"}
+
+
 ONE = '{"topic":"a","partition":0,"replicas":[1]}'
 
 
@@ -56,7 +63,8 @@ ONE = '{"topic":"a","partition":0,"replicas":[1]}'
             "a-0 names a broker twice",
         ),
         (f'{{"partitions":[{ONE},{ONE}]}}', r"partitions\[1\]: a-0 is listed twice"),
-        (f'{{"partitions":[{ONE[:-1]},"log_dirs":["/data"]}}]}}', "names log_dirs"),
+        (f'{{"partitions":[{ONE[:-1]},"log_dirs":["data"]}}]}}', "no absolute path"),
+        (f'{{"partitions":[{ONE[:-1]},"log_dirs":["/a","/b"]}}]}}', "not one directory for each"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(text: str, told: str) -> None:

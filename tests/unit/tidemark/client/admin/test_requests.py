@@ -36,6 +36,9 @@ REQUESTS = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: admin_requests.list_partition_reassignments(
         [TopicPartition("orders", 1)], timeout_ms=100
     ),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: admin_requests.alter_replica_log_dirs(
+        {TopicPartition("orders", 1): "/a", TopicPartition("orders", 2): "/a"}
+    ),
     ApiKey.DESCRIBE_PRODUCERS: admin_requests.describe_producers([TopicPartition("orders", 1)]),
 }
 CASES = [
