@@ -236,6 +236,33 @@ def test_replicas_move_and_leaders_are_elected(
     assert [len(one["logDirs"][0]["partitions"]) for one in found] == [2, 2]
 
 
+@pytest.mark.feature("AD92")
+def test_replicas_move_between_log_directories(
+    tools: KafkaTools, cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    """Broker 1 has a second directory from here on."""
+    first, second = (str(cluster.data_directory(1)), str(tmp_path / "second"))
+    cluster.configure("broker-1", {**BROKER, "log.dirs": f"{first},{second}"})
+    cluster.restart("broker-1")
+    moves = [
+        {"topic": topic, "partition": one, "replicas": [1], "log_dirs": [second]} for one in (0, 1)
+    ]
+    file = tmp_path / "moves.json"
+    file.write_text(json.dumps({"version": 1, "partitions": moves}))
+    given = ("--reassignment-json-file", str(file))
+    rate = ("--replica-alter-log-dirs-throttle", "100000000")
+    executed = tools("kafka-reassign-partitions", *given, "--execute", *rate)
+    started = f"Successfully started moving log directory to {second} for replica {topic}-"
+    assert executed.out.count(started) == 2, executed
+    verify = ("kafka-reassign-partitions", *given, "--verify")
+    done = f"Reassignment of replica {topic}-1-1 completed successfully."
+    wait_for(lambda: done in tools(*verify).out, "the replicas moved")
+    log_dirs = tools("kafka-log-dirs", "--describe", "--topic-list", topic).lines()[-1]
+    (broker,) = [one for one in json.loads(log_dirs)["brokers"] if one["broker"] == 1]
+    found = {one["logDir"]: len(one["partitions"]) for one in broker["logDirs"]}
+    assert found == {first: 0, second: 2}
+
+
 def test_transactions_and_share_groups_are_listed(tools: KafkaTools, topic: str) -> None:
     listed = tools("kafka-transactions", "list")
     assert (listed.status, listed.lines()[0].split("\t")[0]) == (0, "TransactionalId")

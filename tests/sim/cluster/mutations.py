@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from broker.core.bounds import LogBounds
 from broker.core.commitment import Commitment
+from broker.core.directory_move import DirectoryMove, Sync
 from broker.core.isr import Isr
 from broker.core.partition import Partition
 from broker.core.replica_set import ReplicaSet
@@ -81,6 +82,18 @@ def _lead_with_all_committed(partition: Partition, state: Any, now: Any) -> bool
 
 def _take_all_for_committed(partition: Partition, _high_watermark: int) -> bool:
     return partition.bounds.follow(partition.bounds.log_end)
+
+
+_next_step = DirectoryMove.next_step
+
+
+def _never_sync_the_copy(move: DirectoryMove, log: Any, future: Any) -> Any:
+    there = future._replace(synced_end=future.log_end)
+    step = _next_step(move, log, there)
+    if isinstance(step, Sync):
+        move.synced()
+        step = _next_step(move, log, there)
+    return step
 
 
 _record_end = supervisor.record_end
@@ -216,6 +229,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "takes a want of descriptors for a failed disk": (
         (LogDirectory, "fence", _fence_for_want_of_descriptors),
     ),
+    "swaps in a copy that is not on disk": ((DirectoryMove, "next_step", _never_sync_the_copy),),
     _SERVES_UNCOMMITTED: ((Partition, "leader_told", _take_all_for_committed),),
 }
 
@@ -241,6 +255,7 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "records the end of the process that has the broker id now": ("kill", "cut_zookeeper"),
     "lets broker epochs fall": ("rival",),
     "takes a want of descriptors for a failed disk": ("exhaust",),
+    "swaps in a copy that is not on disk": ("move_directory",),
     _SERVES_UNCOMMITTED: ("cut_followers", "kill"),
 }
 """Faults under which a mutation is found soon; all faults for mutations without an entry."""
@@ -299,6 +314,7 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "lets broker epochs fall": ("after healing everybody is in sync",),
     "takes a want of descriptors for a failed disk": ("without descriptors no disk has failed",),
+    "swaps in a copy that is not on disk": ("with flush=group what is committed is on disk",),
     _SERVES_UNCOMMITTED: ("what was read is committed, and stays",),
 }
 """Promises that each mutation breaks; only a failure of one of these counts as found."""

@@ -179,7 +179,7 @@ class BrokerProcess:
         self._network = directory.network
         self._servers = servers
         clock = SimClock(host, rate_permille)
-        names = [f"disk-{number}" for number in range(len(disks))]
+        names = [f"/disk-{number}" for number in range(len(disks))]
         directories = load_directories(
             config,
             dict(zip(names, disks, strict=True)),

@@ -117,9 +117,9 @@ class Watch:
             hosted = process.broker.partitions.table.by_name.get(topic.place)
             state = topic.ledger.state
             if hosted is not None and machine.number in (*state.isr, *state.elr):
-                self._check_content(machine, hosted)
+                self.check_content(machine, hosted)
 
-    def _check_content(self, machine: Machine, hosted: HostedPartition) -> None:
+    def check_content(self, machine: Machine, hosted: HostedPartition) -> None:
         """Check that a log that may have been damaged has every committed batch as it was
         committed, except for those that compaction has removed, on each replica in its own time.
 

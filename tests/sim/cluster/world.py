@@ -72,6 +72,7 @@ FEED_DICE: Final = 5_000_011
 OLD_DISK_DICE: Final = 6_000_011
 SUPERVISOR_DICE: Final = 7_000_003
 GIVE_UP_DICE: Final = 8_000_009
+DIRECTORY_DICE: Final = 9_000_011
 """Offsets of separate dice: their throws change nothing else of a seed."""
 RIVALS: Final = 0.5
 """Share of the seeds in which a second process may take a broker id."""
@@ -83,6 +84,10 @@ OLD_DISKS: Final = 0.3
 """Share of the seeds in which an old disk may be put back."""
 GIVEN_UP: Final = 0.3
 """Share of the seeds in which a broker may be unregistered."""
+MOVE_RATES: Final = (2**63 - 1, 30_000, 100_000)
+"""Rates of moves between log directories: with a low one, much happens during a move."""
+DIRECTORY_MOVES: Final = 0.6
+"""Share of the seeds with two log directories in which replicas move between them."""
 RARE_CHECKPOINTS: Final = 0.3
 """Share of the seeds with hardly any checkpoint of high watermarks: a restart has few."""
 
@@ -157,6 +162,7 @@ class World:
         brokers: int = 0,
     ) -> None:
         """``brokers`` 0: a number drawn by the dice."""
+        from sim.cluster.directory_moves import DIRECTORY_FAULTS
         from sim.cluster.disk_faults import DISK_FAULTS, process_ended
         from sim.cluster.faults import FAULTS, FEED_FAULTS, OLD_DISK_FAULTS, Injector
         from sim.cluster.fleeting import FLEETING_FAULTS
@@ -169,6 +175,8 @@ class World:
         self.drawn_config = draw_room(Dice(ROOM_DICE + seed)) | draw_checkpoints(
             Dice(CHECKPOINT_DICE + seed)
         )
+        rate = Dice(DIRECTORY_DICE - seed).pick(MOVE_RATES)
+        self.move_config = {"replica_alter_log_dirs_io_max_bytes_per_second": rate}
         self.near_config = near_config(seed, always=options.followers_serve)
         self.parked: list[Parked] = []
         """Parked requests of every broker ever started."""
@@ -217,6 +225,7 @@ class World:
             **OLD_DISK_FAULTS,
             **FLEETING_FAULTS,
             **GIVE_UP_FAULTS,
+            **DIRECTORY_FAULTS,
         }
         self.drawn_apart = self._draw_apart(seed)
         self.injector = Injector(self)
@@ -237,6 +246,8 @@ class World:
         drawn = ["rival"] if Dice(RIVAL_DICE + seed).chance(RIVALS) else []
         drawn += ["give_up"] if Dice(GIVE_UP_DICE + seed).chance(GIVEN_UP) else []
         drawn += ["delay_feed"] if Dice(FEED_DICE + seed).chance(LATE_FEEDS) else []
+        if self.directories > 1 and Dice(DIRECTORY_DICE + seed).chance(DIRECTORY_MOVES):
+            drawn.append("move_directory")
         return drawn + (["put_back"] if Dice(OLD_DISK_DICE + seed).chance(OLD_DISKS) else [])
 
     def _machine(self, number: int) -> Machine:
@@ -417,7 +428,8 @@ class World:
     def _updates(self, machine: Machine) -> dict[str, Any]:
         """Return the settings of one broker in addition to those of all."""
         near = {} if self.near_config is None else self.near_config(machine.number)
-        return self.drawn_config | near | addresses(machine.host.name)
+        names = {"log_dirs": tuple(f"/disk-{at}" for at in range(len(machine.disks)))}
+        return self.drawn_config | near | names | self.move_config | addresses(machine.host.name)
 
     def start_controller(self, replica: Replica) -> None:
         """Start a new process."""
