@@ -164,6 +164,7 @@ class FutureLogs:
             self._offsets.save_high_watermarks({**marks, topic_partition: high_watermark})
             if disk.exists(name):
                 rename_away(disk, name, "", STRAY_SUFFIX)
+            sources = _read_sources(disk, future.directory)
             future.adopt(log)
             disk.rename(future.directory, name)
         except DiskError as error:
@@ -173,7 +174,7 @@ class FutureLogs:
         future.is_future = False
         del self.logs[topic_partition]
         self._current[topic_partition] = future
-        self.moved_from[topic_partition] = _read_sources(disk, name)
+        self.moved_from[topic_partition] = sources
         return future
 
     def load_sources(self, topic_partition: TopicPartition, directory: str) -> None:

@@ -60,6 +60,17 @@ def families(
         "log directories fenced, or not opened",
         disks.offline_directories,
     )
+    lags = [
+        hosted.log.log_end - hosted.move.future.log_end
+        for hosted in table.by_name.values()
+        if hosted.move is not None
+    ]
+    yield GaugeMetricFamily(
+        "kafka_server_replicaalterlogdirsmanager_maxlag",
+        "offsets by which the copy that is furthest behind is behind its log, of replicas that move"
+        " to another log directory",
+        max([0, *lags]),
+    )
     damaged = sum(1 for hosted in table.by_name.values() if hosted.log.damage is not None)
     yield GaugeMetricFamily(
         "tidemark_replicas_damaged", "hosted partitions whose log is known to be damaged", damaged

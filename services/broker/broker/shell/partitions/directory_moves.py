@@ -258,7 +258,3 @@ class DirectoryMoves:
         if hosted.move is move:
             self._due[move] = hosted
             self._news.set()
-
-    def count(self) -> int:
-        """Return the number of replicas that move."""
-        return sum(hosted.move is not None for hosted in self._table.by_name.values())

@@ -182,14 +182,23 @@ class Cleaning:
     def moved(
         self, topic_partition: TopicPartition, source: LogManager, target: LogManager
     ) -> None:
-        """Take along how far a log was cleaned, now that it is in another directory."""
-        cleaned_to = self._checkpoints(source).get(topic_partition)
-        self.forget(source, topic_partition)
+        """Take along how far a log was cleaned, now that it is in another directory. Without that
+        it is cleaned from its start.
+        """
+        try:
+            cleaned_to = self._checkpoints(source).get(topic_partition)
+            self.forget(source, topic_partition)
+        except DiskError as failure:
+            self._disks.fence_directory(source, failure)
+            return
         if cleaned_to is None:
             return
-        checkpoints = self._checkpoints(target)
-        checkpoints[topic_partition] = cleaned_to
-        checkpoint.write_offsets(target.disk, CHECKPOINT_NAME, checkpoints, sync=False)
+        try:
+            checkpoints = self._checkpoints(target)
+            checkpoints[topic_partition] = cleaned_to
+            checkpoint.write_offsets(target.disk, CHECKPOINT_NAME, checkpoints, sync=False)
+        except DiskError as failure:
+            self._disks.fence_directory(target, failure)
 
     async def _clean_one(self, hosted: HostedPartition, plan: CleaningPlan) -> None:
         manager, cleaned = hosted.manager, hosted.log

@@ -14,6 +14,7 @@ from broker.storage.scrubber import Scrubber
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.worker_pool import JobTooLargeError, WorkerDiedError, WorkerPool
 from tidemark.storage.disk import DiskError, ExhaustedError
+from tidemark.storage.mem_disk import MemDisk
 from unit.broker.shell.broker_worlds import World, topic
 
 
@@ -31,6 +32,19 @@ def test_a_recreated_topic_is_not_taken_for_clean() -> None:
     cleanings.append(cleaning(one, WorkerPool()))
     one.change(topics_changed=(topic(number=2),), topics_deleted=(topic().topic_id,))
     assert orders not in checkpoint.read_offsets(disk, CHECKPOINT_NAME)
+
+
+@pytest.mark.feature("AD92")
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_log_that_moves_takes_along_how_far_it_was_cleaned(fails: bool) -> None:
+    one, orders = World(MemDisk(), MemDisk()), TopicPartition("orders", 0)
+    source, target = one.parts.partitions.disks.log_managers
+    checkpoint.write_offsets(source.disk, CHECKPOINT_NAME, {orders: 7}, sync=False)
+    one.disks[1].writes_fail = fails
+    cleaning(one).moved(orders, source, target)
+    assert checkpoint.read_offsets(source.disk, CHECKPOINT_NAME) == {}
+    found = checkpoint.read_offsets(target.disk, CHECKPOINT_NAME)
+    assert (found, target.failure is None) == (({}, False) if fails else ({orders: 7}, True))
 
 
 RATE = "log.cleaner.io.max.bytes.per.second"
