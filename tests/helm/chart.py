@@ -76,6 +76,9 @@ def pods(manifests: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
             yield manifest["metadata"]["name"], manifest
         elif manifest["kind"] in ("StatefulSet", "Deployment", "Job"):
             yield manifest["metadata"]["name"], manifest["spec"]["template"]
+        elif manifest["kind"] == "CronJob":
+            job = manifest["spec"]["jobTemplate"]
+            yield manifest["metadata"]["name"], job["spec"]["template"]
 
 
 def containers(pod: Manifest) -> list[Manifest]:

@@ -31,6 +31,8 @@ CUSTOM = frozenset({"PodMonitor", "PrometheusRule", "ServiceMonitor"})
 """Kinds of the Prometheus operator, of which Kubernetes has no schema."""
 GOLDEN = Path(__file__).parent / "golden"
 DEFAULT = Path(__file__).parent / "values/default.yaml"
+SERVICES = ("-broker", "-controller", "-coordinator")
+"""Ends of the names of the sets of services."""
 each_values = pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
 
 
@@ -57,7 +59,9 @@ def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["default", "one-node", "racks", "external-tls"])
+@pytest.mark.parametrize(
+    "name", ["default", "one-node", "racks", "external-tls", "insecure", "given-secrets"]
+)
 def test_manifests_are_as_they_were(name: str) -> None:
     """REWRITE=1 accepts a change; look at the difference before it is committed."""
     text = rendered_text(Path(__file__).parent / f"values/{name}.yaml")
@@ -129,12 +133,17 @@ def test_only_allowed_kinds_of_volumes_are_mounted_and_each_exists(values: Path)
 def test_no_pod_has_a_token_but_the_roll_and_those_that_are_switched_on(values: Path) -> None:
     manifests = rendered(values)
     tokens = {name for name, pod in pods(manifests) if "serviceAccountToken" in str(pod)}
-    rolled = {it["metadata"]["name"] for it in manifests if it["kind"] == "Job"}
+    jobs = {it["metadata"]["name"] for it in manifests if it["kind"] in ("Job", "CronJob")}
+    rolled = {name for name in jobs if "roll" in name}
     assert len(rolled) == (values.stem != "no-roll")
+    makers = {"secrets", "renewal"}
+    without = {"insecure": makers, "given-secrets": {"renewal"}}
+    found = {name.rpartition("-")[2] for name in jobs - rolled}
+    assert found == makers - without.get(values.stem, set())
     chosen = yaml.safe_load(values.read_text()) or {}
     switched_on = {"rackAwareness": "demo-broker", "replaceLostNodes": "demo-controller"}
     wanted = {pod for key, pod in switched_on.items() if chosen.get(key, {}).get("enabled")}
-    assert tokens == rolled | wanted
+    assert tokens == jobs | wanted
     assert all(pod["spec"]["automountServiceAccountToken"] is False for _, pod in pods(manifests))
 
 
@@ -165,7 +174,21 @@ def test_the_roll_may_evict_pods_and_not_delete_them() -> None:
     found = {(it["resources"][0], verb) for it in rules for verb in it["verbs"]}
     assert found == {("pods", "list"), ("statefulsets", "list"), ("pods/eviction", "create")}
     without = rendered(DEFAULT.with_name("no-roll.yaml"))
-    assert not {it["kind"] for it in without} & {"Role", "RoleBinding", "ServiceAccount", "Job"}
+    assert not [it for it in without if it["metadata"]["name"].startswith("demo-roll")]
+
+
+@pytest.mark.feature("SE29")
+def test_certificates_are_made_before_anything_else_and_by_no_release_of_helms() -> None:
+    """A hook: what it makes is neither removed with the release nor made again by an upgrade."""
+    manifests = rendered(DEFAULT)
+    hooks = {
+        it["kind"]: it["metadata"]["annotations"]["helm.sh/hook"]
+        for it in manifests
+        if it["metadata"]["name"] == "demo-secrets"
+    }
+    kinds = ("ServiceAccount", "Role", "RoleBinding", "Job")
+    assert hooks == dict.fromkeys(kinds, "pre-install,pre-upgrade")
+    assert rendered_text(DEFAULT) == rendered_text.__wrapped__(DEFAULT)
 
 
 @pytest.mark.feature("KU01")
@@ -304,7 +327,7 @@ def test_pods_of_a_kind_are_spread_over_hosts_and_zones(name: str, rule: str) ->
 @each_values
 def test_probes_ask_what_they_are_for(values: Path) -> None:
     for name, pod in pods(rendered(values)):
-        if "test" in name or "zookeeper" in name or "roll" in name:
+        if not name.endswith(SERVICES):
             continue
         probed = pod["spec"]["containers"][0]
         assert probed["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "ops"}
@@ -346,6 +369,12 @@ def test_claims_outlive_the_release_and_its_pods() -> None:
             "metrics: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}",
             "scraped twice; disable one",
         ),
+        ("tls: {enabled: false}", "auth.enabled needs tls.enabled"),
+        ("tls: {existingSecret: a}", "tls.existingSecret needs tls.principal"),
+        ("tls: {existingSecret: A B}", "at '/tls/existingSecret'"),
+        ("tls: {renewal: weekly}", "at '/tls/renewal'"),
+        ("auth: {superUser: 'a:b'}", "at '/auth/superUser'"),
+        ("auth: {mechanisms: [PLAIN]}", "at '/auth/mechanisms'"),
         ("image: {digest: latest}", "at '/image/digest'"),
     ],
 )

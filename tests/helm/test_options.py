@@ -8,7 +8,7 @@ import pytest
 import write_chart_readme
 from broker.config import BrokerConfig
 from controller.config import ControllerConfig
-from helm.chart import CHART, VALUES, Manifest, named, pods, rendered
+from helm.chart import CHART, VALUES, Manifest, containers, named, pods, rendered, rendered_text
 from share_coordinator.config import ShareCoordinatorConfig
 from tidemark.runtime.service_config import ServiceConfig, load
 from txn_coordinator.config import TxnCoordinatorConfig
@@ -22,6 +22,7 @@ CLASSES: dict[str, type[ServiceConfig]] = {
 VALUES_FOLDER = Path(__file__).parent / "values"
 SUPERVISED = ["-P", "-m", "tidemark.runtime.supervisor"]
 """Arguments of Python before the module of a service and its arguments."""
+PASSWORD_FILE = "/etc/tidemark-super-user/password"
 PRINTER = '#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done\n'
 
 
@@ -47,7 +48,11 @@ def started(manifests: list[Manifest], component: str, folder: Path, pod: Pod) -
     program.write_text(PRINTER)
     program.chmod(0o755)
     (folder / "rack").write_text("zone-1")
+    (folder / "password").write_text("of-the-super-user")
     script = found["start.sh"].replace("/run/tidemark", str(folder))
+    script = script.replace(PASSWORD_FILE, str(folder / "password")).replace(
+        "/tmp/users", f"{folder}/users"
+    )
     environment = {
         "PATH": f"{folder}:/usr/bin:/bin",
         "POD_NAME": f"{pod.name}-{pod.number}",
@@ -66,6 +71,13 @@ def broker(values: str, folder: Path, number: int = 0) -> BrokerConfig:
     manifests = rendered(VALUES_FOLDER / f"{values}.yaml")
     config = started(manifests, "broker", folder, Pod("demo-broker", number))
     assert isinstance(config, BrokerConfig)
+    return config
+
+
+def controller(values: str, folder: Path) -> ControllerConfig:
+    manifests = rendered(VALUES_FOLDER / f"{values}.yaml")
+    config = started(manifests, "controller", folder, Pod("demo-controller", 0))
+    assert isinstance(config, ControllerConfig)
     return config
 
 
@@ -109,7 +121,7 @@ def test_a_pod_is_given_as_long_as_its_service_may_drain(tmp_path: Path) -> None
         for it in rendered(VALUES_FOLDER / "rolling.yaml")
         if it["kind"] == "ConfigMap" and "stop.sh" in it["data"]
     )
-    held_s = int(files["stop.sh"].split()[-1])
+    held_s = int(files["stop.sh"].split()[-2])
     assert (held_s, config.shutdown_deadline_ms) == (67, 223_000)
     assert held_s * 1_000 + config.shutdown_deadline_ms <= 290_000
     assert config.controlled_shutdown_deadline_ms <= 0.4 * config.shutdown_deadline_ms
@@ -135,10 +147,97 @@ def test_each_broker_advertises_where_clients_outside_reach_it(
     assert (points["INTERNAL"].host, points["INTERNAL"].port) == (inside, 9192)
 
 
-def test_the_external_listener_speaks_tls_with_a_secret(tmp_path: Path) -> None:
+@pytest.mark.feature("KU05", "SE29")
+@pytest.mark.parametrize(
+    ("values", "client", "internal"),
+    [
+        ("node-port", "SASL_SSL", "SSL"),
+        ("no-logins", "SSL", "SSL"),
+        ("insecure", "PLAINTEXT", "PLAINTEXT"),
+    ],
+)
+def test_listeners_have_tls_and_logins_unless_they_are_switched_off(
+    values: str, client: str, internal: str, tmp_path: Path
+) -> None:
+    config = broker(values, tmp_path)
+    spoken = {it.name: it.security_protocol for it in config.parsed_listeners()}
+    assert spoken.pop("INTERNAL") == internal
+    assert set(spoken.values()) == {client}
+    assert bool(config.process_principals) == bool(config.grpc_ssl_client_auth == "required")
+    assert config.zookeeper_set_acl == (values != "insecure")
+
+
+@pytest.mark.feature("KU05", "SE29")
+def test_without_values_acls_decide_and_only_the_super_user_may_do_everything(
+    tmp_path: Path,
+) -> None:
+    config = broker("default", tmp_path)
+    assert config.authorizer_class_name
+    assert config.super_users == "User:admin"
+    assert config.process_principals == {f"User:CN=demo-{component}" for component in CLASSES}
+
+
+@pytest.mark.feature("KU21", "SE29")
+def test_rest_wants_a_login_and_a_broker_may_only_look(tmp_path: Path) -> None:
+    config = controller("default", tmp_path)
+    assert config.rest_authentication_mechanisms == ("basic", "mtls")
+    assert not config.rest_private_network
+    assert set(config.roles.values()) == {"viewer"}
+    assert {"User:CN=demo-broker", "User:CN=demo-operator"} <= set(config.roles)
+    assert controller("insecure", tmp_path).rest_private_network
+
+
+@pytest.mark.feature("KU06")
+def test_given_secrets_are_mounted_and_their_principal_is_that_of_the_processes(
+    tmp_path: Path,
+) -> None:
+    manifests = rendered(VALUES_FOLDER / "given-secrets.yaml")
+    config = broker("given-secrets", tmp_path)
+    assert config.process_principals == {"User:CN=tidemark,O=Acme"}
+    assert config.super_users == "User:root;User:alice"
+    for component in (*CLASSES, "zookeeper"):
+        pod = named(manifests, "StatefulSet", f"demo-{component}")["spec"]["template"]["spec"]
+        mounted = {it["secret"]["secretName"] for it in pod["volumes"] if "secret" in it}
+        assert "own-certificate" in mounted
+        assert ("own-password" in mounted) == (component == "controller")
+    assert not [it for it in manifests if it["kind"] == "CronJob"]
+
+
+def test_the_external_listener_has_a_certificate_of_its_own_with_a_secret(tmp_path: Path) -> None:
     config = broker("external-tls", tmp_path)
     spoken = {it.name: it.security_protocol for it in config.parsed_listeners()}
-    assert spoken == {"CLIENT": "PLAINTEXT", "INTERNAL": "PLAINTEXT", "EXTERNAL": "SSL"}
+    assert spoken == {"CLIENT": "SASL_SSL", "INTERNAL": "SSL", "EXTERNAL": "SASL_SSL"}
+    text = rendered_text(VALUES_FOLDER / "external-tls.yaml")
+    key = "listener.name.external.ssl.certificate.location: "
+    assert f"{key}/etc/tidemark-tls/tls.crt" in text
+
+
+@pytest.mark.feature("SE29")
+@pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+def test_a_certificate_has_every_name_by_which_its_processes_are_reached(
+    values: Path, tmp_path: Path
+) -> None:
+    manifests = rendered(values)
+    hosts = dict(it.split("=")[1:] for it in made_certificates(manifests))
+    for component in CLASSES if hosts else ():
+        config = started(manifests, component, tmp_path, Pod(f"demo-{component}", 1))
+        host = config.grpc_advertised.rpartition(":")[0]  # type: ignore[attr-defined]
+        assert f"*.{host.partition('.')[2]}" in hosts[component].split(",")
+    if values.stem == "node-names":
+        assert {"192.0.2.1", "log.example.com"} <= set(hosts["broker"].split(","))
+    if values.stem == "load-balancer":
+        assert "b2.example.com" in hosts["broker"].split(",")
+
+
+def made_certificates(manifests: list[Manifest]) -> list[str]:
+    """Arguments of the Job that makes Secrets, about certificates."""
+    return [
+        word
+        for name, pod in pods(manifests)
+        if name == "demo-secrets"
+        for word in pod["spec"]["containers"][0]["command"]
+        if word.startswith("--certificate=")
+    ]
 
 
 def test_a_broker_has_a_directory_on_each_disk_and_the_rack_of_its_node(tmp_path: Path) -> None:
@@ -165,13 +264,21 @@ def test_a_controller_replaces_nothing_unless_it_is_switched_on(tmp_path: Path) 
 @pytest.mark.feature("KU17")
 @pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
 def test_no_secret_is_in_a_config_map_or_an_argument(values: Path) -> None:
+    """Where a password is named, it is the path of its file, or the name of a Secret."""
     for manifest in rendered(values):
         if manifest["kind"] == "ConfigMap":
-            text = str(manifest["data"]).lower()
+            text = str(manifest["data"]).lower().replace(PASSWORD_FILE, "")
             assert "password" not in text
             assert "private key" not in text
+        assert manifest["kind"] != "Secret"
     for _, pod in pods(rendered(values)):
-        assert "password" not in str(pod["spec"]["containers"]).lower()
+        for container in containers(pod):
+            settings = {it["name"]: it.get("value", "") for it in container.get("env", ())}
+            assert not [name for name in settings if name.endswith("PASSWORD")]
+            settings.pop("TRY_SERVICES", None)  # a program, which reads the file
+            text = str([container.get("command"), list(settings.values())]).lower()
+            known = (PASSWORD_FILE, "--given-password=own-password")
+            assert "password" not in text.replace(known[0], "").replace(known[1], "")
 
 
 @pytest.mark.feature("KU23")

@@ -1,16 +1,20 @@
-"""Rights of the chart's roll and of its watch over lost nodes: each works with those of its roles,
-and with none of them missing.
+"""Rights of the chart's roll, of its watch over lost nodes and of the Job that makes Secrets: each
+works with those of its roles, and with none of them missing.
 """
 
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from helm.chart import named, rendered
+from helm.chart import Manifest, named, pods, rendered
+from tidemark.cli.k8s import calls
 from tidemark.kubernetes.api import Document, KubernetesError, Request
+from tidemark.kubernetes.release_secrets import Given, SecretStore, Wanted, keep
 from tidemark.kubernetes.work import Surroundings, Work
+from tidemark.runtime.clock import Clock
 from unit.controller.admin.watched import Watched
 from unit.tidemark.kubernetes.memory_api import MemoryApi
+from unit.tidemark.kubernetes.test_release_secrets import Secrets
 from virtual_time import run_virtual
 
 DEFAULT = Path(__file__).parent / "values/default.yaml"
@@ -27,7 +31,8 @@ class LimitedApi(MemoryApi):
 
     def send(self, request: Request) -> Document:
         path = request.path
-        if "/proxy/" not in path and asked(request.method, urlsplit(path).path) not in self._rights:
+        is_outside = "/proxy/" in path or "/secrets/" in path  # not asked for in a pod
+        if not is_outside and asked(request.method, urlsplit(path).path) not in self._rights:
             raise KubernetesError(403, "Forbidden", f"{request.method} {path}")
         return super().send(request)
 
@@ -54,6 +59,53 @@ def rights_of(values: str, *roles: tuple[str, str]) -> frozenset[Right]:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     )
+
+
+class LimitedSecrets(Secrets):
+    """Secrets, and rights of the caller to some of them by name."""
+
+    def __init__(self, role: Manifest) -> None:
+        super().__init__()
+        self.rules = role["rules"]
+
+    def send(self, request: Request) -> Document:
+        verb, name = asked(request.method, request.path)[2], request.path.rpartition("/")[2]
+        for rule in self.rules:
+            if verb in rule["verbs"] and name in rule.get("resourceNames", [name]):
+                return super().send(request)
+        raise KubernetesError(403, "Forbidden", f"{verb} {name}")
+
+
+@pytest.mark.feature("KU17", "SE29")
+@pytest.mark.parametrize("values", ["default", "no-logins", "external-zookeeper"])
+def test_the_rights_of_the_job_that_makes_secrets_are_those_that_it_needs(values: str) -> None:
+    manifests = rendered(DEFAULT.with_name(f"{values}.yaml"))
+    (command,) = (
+        pod["spec"]["containers"][0]["command"]
+        for name, pod in pods(manifests)
+        if name == "demo-secrets"
+    )
+    api = LimitedSecrets(named(manifests, "Role", "demo-secrets"))
+    make_secrets(api, command)
+    api.data["demo-broker-tls"]["tls.crt"] = ""  # due
+    make_secrets(api, command)
+    for rule in list(api.rules):
+        api.rules.remove(rule)
+        api.data.pop("demo-broker-tls", None)
+        with pytest.raises(KubernetesError, match=r"demo|create"):
+            make_secrets(api, command)
+        api.rules.append(rule)
+
+
+def make_secrets(api: Secrets, command: list[str]) -> None:
+    """Make Secrets as the command of the Job does."""
+    given = [word.removeprefix("--").partition("=") for word in command if word.startswith("--")]
+    options = {key: value for key, _, value in given}
+    certificates = calls.read_certificates([text for key, _, text in given if key == "certificate"])
+    wanted = Wanted(
+        options["name"], options.get("user", ""), options["bootstrap"], certificates, Given("", "")
+    )
+    keep(SecretStore(api, options["namespace"], {}), wanted, Clock().wall_ms())
 
 
 def rights_of_the_roll() -> frozenset[Right]:

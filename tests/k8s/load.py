@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from k8s.release import Client
 from waiting import PATIENCE_MS, PATIENCE_S
 
 PARTITIONS: Final = 6
@@ -45,15 +46,15 @@ class Background:
 class Load(Background):
     """An idempotent producer that writes to every partition of a topic in turn until stopped."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, client: Client, topic: str) -> None:
         super().__init__("load")
         self.acknowledged: list[Acknowledged] = []
         self.failed: list[str] = []
-        self._bootstrap = bootstrap
+        self._client = client
         self._topic = topic
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **client,
                 "enable.idempotence": True,
                 "acks": "all",
                 "message.timeout.ms": PATIENCE_MS,
@@ -97,17 +98,17 @@ class Load(Background):
             [it.value for it in self.acknowledged if it.partition == partition]
             for partition in range(PARTITIONS)
         ]
-        read = partial(read_partition, self._bootstrap, self._topic)
+        read = partial(read_partition, self._client, self._topic)
         assert [read(partition) for partition in range(PARTITIONS)] == written
 
 
 def read_partition(
-    bootstrap: str, topic: str, partition: int, *, isolation: str = "read_uncommitted"
+    client: Client, topic: str, partition: int, *, isolation: str = "read_uncommitted"
 ) -> list[bytes]:
     """Values of a partition from its beginning to its end."""
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **client,
             "group.id": "check",
             "isolation.level": isolation,
             "enable.auto.commit": False,

@@ -1,5 +1,6 @@
 """A release of the chart on the cluster of `make k8s-up`, by helm and kubectl as an operator."""
 
+import base64
 import json
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from typing import Any, Final
 
 import yaml  # type: ignore[import-untyped]
 from lab.control_plane import reclaim_volumes
-from lab.settings import ROOT, environment
+from lab.settings import NODES_MAX, ROOT, environment, node_address
 from waiting import wait_for
 
 CHART: Final = ROOT / "helm/tidemark"
@@ -18,6 +19,8 @@ FIRST_NODE_PORT: Final = 31090
 TIDEMARK: Final = Path(sys.executable).with_name("tidemark")
 
 Manifest = dict[str, Any]
+Client = dict[str, str | int | float | bool]
+"""Configuration of a client."""
 
 
 def run(*argv: str, given: str | None = None) -> str:
@@ -113,7 +116,7 @@ class Release:
 
     def tidemark(self, *words: str, given: str | None = None) -> str:
         """Run the command line in a pod of a controller."""
-        argv = [*self._exec(), "--", "tidemark", *words, "--bootstrap", self.inside]
+        argv = [*self._exec(), "--", "tidemark", *words]
         return run(*argv, given=given)
 
     def k8s(self, command: str, *words: str) -> str:
@@ -125,16 +128,11 @@ class Release:
 
     def says(self, *words: str) -> bool:
         """True if the command line, run in a pod, ends with exit code 0."""
-        return succeeds(*self._exec(), "--", "tidemark", *words, "--bootstrap", self.inside)
+        return succeeds(*self._exec(), "--", "tidemark", *words)
 
     def _exec(self) -> list[str]:
         running = [_name_of(pod) for pod in self.pods("controller") if is_running(pod)]
         return ["kubectl", "-n", self.name, "exec", "-i", *running[:1]]
-
-    @property
-    def inside(self) -> str:
-        """Address for clients in the cluster."""
-        return f"{self.name}-bootstrap.{self.name}.svc.cluster.local:9092"
 
     @property
     def outside(self) -> str:
@@ -143,6 +141,19 @@ class Release:
         return ",".join(
             f"{by_id[name]}:{port}" for port, name in enumerate(sorted(by_id), FIRST_NODE_PORT)
         )
+
+    def secret(self, name: str, key: str) -> str:
+        """Return a key of a Secret."""
+        found = json.loads(self.kubectl("get", "secret", name, "-o", "json"))["data"]
+        return base64.b64decode(found[key]).decode()
+
+    def client(self) -> Client:
+        """Configuration of librdkafka for a client outside, as the super user."""
+        lines = self.secret(f"{self.name}-client", "client.conf").splitlines()
+        found: Client = {name: value for name, _, value in (line.partition("=") for line in lines)}
+        del found["ssl.ca.location"]
+        authority = self.secret(f"{self.name}-client", "ca.crt")
+        return {**found, "bootstrap.servers": self.outside, "ssl.ca.pem": authority}
 
     def restarts(self, name: str) -> int:
         """Return how often the containers of a pod were started again."""
@@ -238,7 +249,10 @@ def _generation(manifest: Manifest) -> int:
 
 
 def write_values(path: Path, **values: object) -> Path:
-    """Write values for this cluster: the chart's defaults, or those for a single node."""
+    """Write values for this cluster: the chart's defaults, or those for a single node, and the
+    addresses of nodes for certificates.
+    """
     text = yaml.safe_load(ONE_NODE.read_text()) if node_count() < 3 else {}
+    text["tls"] = {"hosts": [node_address(number + 1) for number in range(NODES_MAX)]}
     path.write_text(yaml.safe_dump({**text, **values}))
     return path

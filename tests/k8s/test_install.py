@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from k8s.conftest import EXTERNAL, Measure
-from k8s.release import SERVICES, Release, node_count, write_values
+from k8s.release import SERVICES, Client, Release, node_count, write_values
 from waiting import PATIENCE_S
 
 
-def produce(bootstrap: str, topic: str, values: list[str]) -> None:
+def produce(client: Client, topic: str, values: list[str]) -> None:
     failed = []
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    producer = Producer({**client, "acks": "all"})
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error))
     assert producer.flush(PATIENCE_S) == 0
     assert failed == [None] * len(values)
 
 
-def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
-    config = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+def consume(client: Client, topic: str, group: str, count: int) -> list[str]:
+    config = {**client, "group.id": group, "auto.offset.reset": "earliest"}
     consumer = Consumer(config)
     consumer.subscribe([topic])
     values: list[str] = []
@@ -59,8 +59,8 @@ def test_no_value_is_needed_for_three_brokers_on_three_nodes_and_a_write_acknowl
 def test_records_go_in_and_out_from_inside_and_from_outside(release: Release) -> None:
     release.tidemark("topic", "create", "in-and-out", "--if-not-exists")
     release.tidemark("topic", "produce", "in-and-out", given="inside\n")
-    produce(release.outside, "in-and-out", ["outside"])
-    assert {*consume(release.outside, "in-and-out", "out", 2)} == {"inside", "outside"}
+    produce(release.client(), "in-and-out", ["outside"])
+    assert {*consume(release.client(), "in-and-out", "out", 2)} == {"inside", "outside"}
     words = ("--from", "earliest", "--until-end")
     shown = release.tidemark("topic", "consume", "in-and-out", *words)
     assert {"inside", "outside"} <= set(shown.split())
@@ -93,10 +93,10 @@ def test_uninstall_keeps_the_data_and_a_new_install_finds_it(
     topic = f"kept-{time.time_ns()}"
     values = [str(number) for number in range(100)]
     release.tidemark("topic", "create", topic)
-    produce(release.outside, topic, values)
+    produce(release.client(), topic, values)
     claims = {it["metadata"]["uid"] for it in release.objects("pvc")}
     release.uninstall()
     assert {it["metadata"]["uid"] for it in release.objects("pvc")} == claims
     release.install(write_values(tmp_path / "values.yaml", external=EXTERNAL))
     release.wait_ready()
-    assert consume(release.outside, topic, topic, len(values)) == values
+    assert consume(release.client(), topic, topic, len(values)) == values

@@ -26,7 +26,7 @@ NODES = 4
 def load(release: Release) -> Load:
     topic = f"nodes-{time.time_ns()}"
     release.tidemark("topic", "create", topic, "--partitions", str(PARTITIONS))
-    return Load(release.outside, topic)
+    return Load(release.client(), topic)
 
 
 @pytest.fixture

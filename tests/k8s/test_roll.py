@@ -20,14 +20,14 @@ SERVICES = ("broker", "controller", "txnCoordinator", "shareCoordinator")
 def load(release: Release) -> Load:
     topic = f"load-{time.time_ns()}"
     release.tidemark("topic", "create", topic, "--partitions", str(PARTITIONS))
-    return Load(release.outside, topic)
+    return Load(release.client(), topic)
 
 
 @pytest.fixture
 def transactions(release: Release) -> Transactions:
     topic = f"transactions-{time.time_ns()}"
     release.tidemark("topic", "create", topic, "--partitions", str(TRANSACTION_PARTITIONS))
-    return Transactions(release.outside, topic)
+    return Transactions(release.client(), topic)
 
 
 @pytest.mark.feature("KU14", "KU15", "KU18", "X02")

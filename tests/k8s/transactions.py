@@ -6,6 +6,7 @@ from typing import Final, Self
 
 from confluent_kafka import KafkaException, Producer
 from k8s.load import Background, read_partition
+from k8s.release import Client
 from waiting import PATIENCE_S
 
 PARTITIONS: Final = 3
@@ -16,16 +17,16 @@ _PAUSE_S: Final = 0.02
 class Transactions(Background):
     """A producer that writes its number to every partition in one transaction, until stopped."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, client: Client, topic: str) -> None:
         super().__init__("transactions")
         self.committed: list[bytes] = []
         self.fatal: list[str] = []
         self.taken_back = 0
-        self._bootstrap = bootstrap
+        self._client = client
         self._topic = topic
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **client,
                 "transactional.id": topic,
                 "transaction.timeout.ms": 60_000,
                 "message.timeout.ms": 60_000,
@@ -75,5 +76,5 @@ class Transactions(Background):
     def check(self) -> None:
         """Fail unless each partition has each committed number once, in order, and no other."""
         assert self.fatal == []
-        read = partial(read_partition, self._bootstrap, self._topic, isolation="read_committed")
+        read = partial(read_partition, self._client, self._topic, isolation="read_committed")
         assert [read(partition) for partition in range(PARTITIONS)] == [self.committed] * PARTITIONS

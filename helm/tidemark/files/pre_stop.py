@@ -3,10 +3,13 @@
 An eviction, for instance by kubectl drain, may come while replicas elsewhere are not in sync yet,
 although every pod is ready. It is held back here, for a bounded time.
 
-pre_stop.py URL-OF-THE-CONTROLLERS BROKER SECONDS
+pre_stop.py URL-OF-THE-CONTROLLERS BROKER SECONDS [DIRECTORY]
+
+With https the broker shows its certificate: DIRECTORY has tls.crt, tls.key and ca.crt.
 """
 
 import json
+import ssl
 import sys
 import time
 import urllib.request
@@ -17,11 +20,15 @@ LEAVE_S = 3
 
 def ask(path):
     """Return what the controllers answer."""
-    with urllib.request.urlopen(controllers + path, timeout=SILENT_S) as answer:
+    with urllib.request.urlopen(controllers + path, context=trusted, timeout=SILENT_S) as answer:
         return json.load(answer)
 
 
 controllers, broker, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+trusted = None
+for directory in sys.argv[4:]:
+    trusted = ssl.create_default_context(cafile=f"{directory}/ca.crt")
+    trusted.load_cert_chain(f"{directory}/tls.crt", f"{directory}/tls.key")
 begun = answered = time.monotonic()
 while (now := time.monotonic()) - begun < seconds and now - answered < SILENT_S:
     try:

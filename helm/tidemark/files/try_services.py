@@ -1,19 +1,28 @@
-"""Test of a release: a transaction, an acknowledgement by a share group, and REST."""
+"""Test of a release: a transaction, an acknowledgement by a share group, and REST.
 
+Clients take the login of the command line: TIDEMARK_SASL_USERNAME and others.
+"""
+
+import base64
 import json
 import os
+import ssl
 import sys
+import urllib.error
 import urllib.request
 
+from tidemark.cli.security import security
 from tidemark.client import AlterConfig, ConfigResource, sync
 
 TIMEOUT_S = 60
-BOOTSTRAP, TOPIC = os.environ["BOOTSTRAP"], os.environ["TOPIC"]
+UNAUTHORIZED = 401
+BOOTSTRAP, TOPIC = os.environ["TIDEMARK_BOOTSTRAP"], os.environ["TOPIC"]
+LOGIN = security()
 
 
 def transact() -> None:
     """Read what a transaction committed, and nothing of one that was aborted."""
-    with sync.TransactionalProducer(BOOTSTRAP, transactional_id=TOPIC) as producer:
+    with sync.TransactionalProducer(BOOTSTRAP, transactional_id=TOPIC, **LOGIN) as producer:
         producer.init()
         producer.begin()
         producer.send(TOPIC, b"aborted")
@@ -21,7 +30,7 @@ def transact() -> None:
         with producer.transaction():
             producer.send(TOPIC, b"committed")
     with sync.Consumer(
-        BOOTSTRAP, isolation_level="read_committed", auto_offset_reset="earliest"
+        BOOTSTRAP, isolation_level="read_committed", auto_offset_reset="earliest", **LOGIN
     ) as consumer:
         consumer.assign([(TOPIC, 0)])
         values: list[bytes | None] = []
@@ -32,11 +41,11 @@ def transact() -> None:
 
 def acknowledge() -> None:
     """Accept a record as a member of a share group."""
-    with sync.Admin(BOOTSTRAP) as admin:
+    with sync.Admin(BOOTSTRAP, **LOGIN) as admin:
         earliest = AlterConfig("share.auto.offset.reset", "earliest")
         admin.alter_configs({ConfigResource("group", TOPIC): [earliest]})
     with sync.ShareConsumer(
-        BOOTSTRAP, group_id=TOPIC, share_acknowledgement_mode="explicit"
+        BOOTSTRAP, group_id=TOPIC, share_acknowledgement_mode="explicit", **LOGIN
     ) as consumer:
         consumer.subscribe([TOPIC])
         while not (records := consumer.poll()):
@@ -47,10 +56,33 @@ def acknowledge() -> None:
     assert not failed, failed
 
 
+def get(path: str, headers: dict[str, str]) -> dict[str, list[dict[str, str]]]:
+    """Get the answer of REST to a path."""
+    request = urllib.request.Request(os.environ["TIDEMARK_REST"] + path, headers=headers)
+    authority = LOGIN.get("ssl_ca_location")
+    trusted = ssl.create_default_context(cafile=authority) if authority else None
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=trusted) as answer:
+        found: dict[str, list[dict[str, str]]] = json.load(answer)
+    return found
+
+
+def status(headers: dict[str, str]) -> int:
+    """Status with which REST answers a request for the cluster."""
+    try:
+        get("/v3/clusters", headers)
+    except urllib.error.HTTPError as refused:
+        return refused.code
+    return 200
+
+
 def ask_rest() -> None:
-    """Get the cluster by REST."""
-    with urllib.request.urlopen(f"{os.environ['REST']}/v3/clusters", timeout=TIMEOUT_S) as answer:
-        found = json.load(answer)
+    """Get the cluster by REST: with a login if there are logins, and then not without one."""
+    headers = {}
+    if "sasl_username" in LOGIN:
+        login = f"{LOGIN['sasl_username']}:{LOGIN['sasl_password']}"
+        headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
+        assert status({}) == status({"Authorization": "Bearer none"}) == UNAUTHORIZED
+    found = get("/v3/clusters", headers)
     assert found["data"][0]["cluster_id"], found
 
 

@@ -39,6 +39,10 @@ start.sh: |
     --advertised.listeners "$advertised" --grpc.advertised "$host:{{ $is.grpc }}" \
     --node "{{ if $values.replicasMayShareHost }}$POD_NAME{{ else }}$NODE_NAME{{ end }}" --rack "$rack"
   {{- else }}
+  {{- if and (eq $role "controller") $root.Values.auth.enabled }}
+  # While the cluster has no user, the active controller makes this one.
+  (umask 077; printf '%s:%s\n' '{{ $root.Values.auth.superUser }}' "$(cat /etc/tidemark-super-user/password)" > /tmp/users)
+  {{- end }}
   # Process 1 records the end of a service that crashes, so that another one takes over at once.
   exec python3 -P -m tidemark.runtime.supervisor {{ $role | replace "-" "_" }} \
     --config /etc/tidemark/{{ $role }}.yaml --{{ $is.id }} "$id" --grpc.advertised "$host:{{ $is.grpc }}"
@@ -46,7 +50,7 @@ start.sh: |
 {{- if eq $role "broker" }}
 stop.sh: |
   # Hold the end of this broker back while it would be a risk, but not for long.
-  exec python3 -P /etc/tidemark/pre_stop.py http://{{ $name }}-rest:8080 "${POD_NAME##*-}" {{ include "tidemark.gateSeconds" $values }}
+  exec python3 -P /etc/tidemark/pre_stop.py {{ include "tidemark.rest" $root }} "${POD_NAME##*-}" {{ include "tidemark.gateSeconds" $values }}{{ if $root.Values.tls.enabled }} /etc/tidemark-certificate{{ end }}
 pre_stop.py: |
   {{- $root.Files.Get "files/pre_stop.py" | nindent 2 }}
 {{- end }}
@@ -68,6 +72,28 @@ zoo.cfg: |
   maxSessionTimeout=120000
   dataDir=/data/zookeeper
   clientPort=2181
+  {{- if .Values.tls.enabled }}
+  # Without TLS for the pod's own probes only.
+  clientPortAddress=127.0.0.1
+  secureClientPort=2281
+  serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+  ssl.keyStore.location=/tmp/certificate.pem
+  ssl.keyStore.type=PEM
+  ssl.trustStore.location=/tmp/authorities.pem
+  ssl.trustStore.type=PEM
+  ssl.clientAuth=need
+  {{- if gt (int $values.replicas) 1 }}
+  sslQuorum=true
+  sslQuorumReloadCertFiles=true
+  ssl.quorum.keyStore.location=/tmp/certificate.pem
+  ssl.quorum.keyStore.type=PEM
+  ssl.quorum.trustStore.location=/tmp/authorities.pem
+  ssl.quorum.trustStore.type=PEM
+  # It would look up the names of callers' addresses, which not every DNS of Kubernetes has. The
+  # authority issues certificates to the processes of this release only.
+  ssl.quorum.hostnameVerification=false
+  {{- end }}
+  {{- end }}
   maxClientCnxns=0
   autopurge.purgeInterval=1
   autopurge.snapRetainCount=3
@@ -90,7 +116,23 @@ start.sh: |
   set -eu
   mkdir -p /data/zookeeper
   echo $((${POD_NAME##*-} + 1)) > /data/zookeeper/myid
+  {{- if .Values.tls.enabled }}
+  # ZooKeeper wants certificate and key in one file. It reads the files again when these change: it does not see that
+  # Kubernetes swaps the directory of a Secret.
+  copy() {
+    umask 077
+    cat /etc/zookeeper-certificate/tls.key /etc/zookeeper-certificate/tls.crt > /tmp/certificate.new
+    cat /etc/zookeeper-certificate/ca.crt > /tmp/authorities.new
+    for file in certificate authorities; do
+      if [ "$(cat "/tmp/$file.new")" != "$(cat "/tmp/$file.pem" 2> /dev/null)" ]; then
+        mv "/tmp/$file.new" "/tmp/$file.pem"
+      fi
+    done
+  }
+  copy
+  (while sleep 10; do copy; done) &
+  {{- end }}
   exec java -Xmx{{ $values.heap }} -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError -Djava.io.tmpdir=/tmp \
-    -Dzookeeper.admin.enableServer=false -Dlog4j2.configurationFile=/etc/zookeeper/log4j2.properties \
+    -Dzookeeper.admin.enableServer=false{{ if .Values.tls.enabled }} -Dzookeeper.client.certReload=true{{ end }} -Dlog4j2.configurationFile=/etc/zookeeper/log4j2.properties \
     -cp '/opt/zookeeper/lib/*' org.apache.zookeeper.server.quorum.QuorumPeerMain /etc/zookeeper/zoo.cfg
 {{- end -}}

@@ -40,16 +40,21 @@ app.kubernetes.io/component: {{ .role }}
 {{- $name := include "tidemark.name" . -}}
 {{- $servers := list -}}
 {{- range $i := until (int .Values.zookeeper.replicas) -}}
-{{- $servers = append $servers (printf "%s-zookeeper-%d.%s-zookeeper.%s:2181" $name $i $name (include "tidemark.domain" $)) -}}
+{{- $servers = append $servers (printf "%s-zookeeper-%d.%s-zookeeper.%s:%s" $name $i $name (include "tidemark.domain" $) (ternary "2281" "2181" $.Values.tls.enabled)) -}}
 {{- end -}}
 {{ join "," $servers }}/tidemark
 {{- end -}}
 {{- end -}}
 
+{{- /* REST of the controllers. */ -}}
+{{- define "tidemark.rest" -}}
+{{ ternary "https" "http" .Values.tls.enabled }}://{{ include "tidemark.name" . }}-rest.{{ .Release.Namespace }}.svc:{{ ternary "8443" "8080" .Values.tls.enabled }}
+{{- end -}}
+
 {{- /* Services of Tidemark: component, values, the option that numbers its pods, ports by name. */ -}}
 {{- define "tidemark.roles" -}}
 broker: {values: broker, id: broker.id, grpc: 9292, ports: {client: 9092, internal: 9192, grpc: 9292, ops: 9392}}
-controller: {values: controller, id: controller.id, grpc: 19090, ports: {grpc: 19090, rest: 8080, ops: 9392}}
+controller: {values: controller, id: controller.id, grpc: 19090, ports: {grpc: 19090, rest: {{ ternary "8443" "8080" .Values.tls.enabled }}, ops: 9392}}
 txn-coordinator: {values: txnCoordinator, id: coordinator.id, grpc: 19190, ports: {grpc: 19190, ops: 9392}}
 share-coordinator: {values: shareCoordinator, id: coordinator.id, grpc: 19290, ports: {grpc: 19290, ops: 9392}}
 {{- end -}}
@@ -75,9 +80,11 @@ share-coordinator: {values: shareCoordinator, id: coordinator.id, grpc: 19290, p
 {{- $factor := int $v.replication.factor -}}
 {{- $minimum := int $v.replication.minInSyncReplicas -}}
 {{- if eq .role "controller" -}}
-{{- $_ := set $config "rest.listen" "0.0.0.0:8080" -}}
+{{- $_ := set $config "rest.listen" (ternary "0.0.0.0:8443" "0.0.0.0:8080" $v.tls.enabled) -}}
+{{- if not $v.auth.enabled -}}
 {{- /* The Services of the chart are inside the cluster: who reaches them may do everything. */ -}}
 {{- $_ := set $config "rest.private.network" true -}}
+{{- end -}}
 {{- $rest := printf "%s-rest" (include "tidemark.name" .root) -}}
 {{- $inside := printf "%s.%s" $rest .root.Release.Namespace -}}
 {{- $hosts := list $rest $inside (printf "%s.svc" $inside) (printf "%s.svc.%s" $inside $v.clusterDomain) -}}
@@ -96,11 +103,6 @@ share-coordinator: {values: shareCoordinator, id: coordinator.id, grpc: 19290, p
 {{- $listeners := list "CLIENT://0.0.0.0:9092" "INTERNAL://0.0.0.0:9192" -}}
 {{- if ne $v.external.type "none" -}}
 {{- $listeners = append $listeners (printf "EXTERNAL://0.0.0.0:%d" (int $v.external.port)) -}}
-{{- if $v.external.tlsSecretName -}}
-{{- $_ := set $config "listener.security.protocol.map" "EXTERNAL:SSL" -}}
-{{- $_ := set $config "ssl.certificate.location" "/etc/tidemark-tls/tls.crt" -}}
-{{- $_ := set $config "ssl.key.location" "/etc/tidemark-tls/tls.key" -}}
-{{- end -}}
 {{- end -}}
 {{- $config = merge $config (dict
   "log.dirs" (join "," $directories)
@@ -116,6 +118,7 @@ share-coordinator: {values: shareCoordinator, id: coordinator.id, grpc: 19290, p
   "share.coordinator.state.topic.replication.factor" $factor
   "share.coordinator.state.topic.min.isr" $minimum) -}}
 {{- end -}}
+{{- $config = merge $config (include "tidemark.security" . | fromYaml) -}}
 {{- $config = mergeOverwrite $config .values.config -}}
 {{- /* Numbers of YAML are floats to helm, which writes large ones as 8.64e+07. */ -}}
 {{- range $key, $value := $config -}}

@@ -6,11 +6,13 @@ A pod does without that client, which is half as large as the image of the servi
 
 import json
 import os
+import socket
 import ssl
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -132,6 +134,23 @@ class KubeconfigApi(KubernetesApi):
             self._client = config.new_client_from_config(config_file=kubeconfig, context=context)
         except config.ConfigException as error:
             raise KubernetesError(0, "", str(error)) from None
+
+    @contextmanager
+    def forwarded(self, namespace: str, pod: str, port: int) -> Iterator[socket.socket]:
+        """Yield a connection to a port of a pod, through the API server. Raises KubernetesError."""
+        from kubernetes.client import CoreV1Api
+        from kubernetes.client.exceptions import ApiException
+        from kubernetes.stream import portforward
+
+        calls = CoreV1Api(self._client).connect_get_namespaced_pod_portforward
+        try:
+            forward = portforward(calls, pod, namespace, ports=str(port))
+        except ApiException as error:
+            raise KubernetesError(error.status or 0, error.reason or "", str(error)) from None
+        try:
+            yield forward.socket(port)
+        finally:
+            forward.close()
 
     def send(self, request: Request) -> Document:
         """Return the document that a request is answered with. Raises KubernetesError."""

@@ -1,12 +1,15 @@
 """A roll and a replacement, from the first look to the end: look, plan, one step, look again."""
 
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tidemark.kubernetes.api import KubernetesApi, KubernetesError
 from tidemark.kubernetes.cluster import ReleaseOnKubernetes
 from tidemark.kubernetes.controllers import Controllers
+from tidemark.kubernetes.rest import open_rest
 from tidemark.plans.kubernetes import replacement, roll
 from tidemark.plans.kubernetes.release import BROKER, CONTROLLER, ClusterCheck, Done, Release, Wait
 from tidemark.plans.kubernetes.replacement import Refusal
@@ -36,11 +39,17 @@ class Work:
     """Work on one release."""
 
     def __init__(
-        self, api: KubernetesApi, namespace: str, name: str, surroundings: Surroundings
+        self,
+        api: KubernetesApi,
+        namespace: str,
+        name: str,
+        surroundings: Surroundings,
+        trusted: ssl.SSLContext | None = None,
     ) -> None:
+        """``trusted``: TLS of a pod for REST of the controllers; None without TLS."""
         self.on_kubernetes = ReleaseOnKubernetes(api, namespace, name)
-        self._api = api
         self._around = surroundings
+        self._open_rest = partial(open_rest, api, namespace, trusted=trusted)
         self._controllers: Controllers | None = None
         self._said = ""
 
@@ -117,11 +126,10 @@ class Work:
         return None
 
     def controllers(self, release: Release) -> Controllers:
-        """Return the controllers of the release. Raises NoReleaseError."""
+        """Return the controllers of the release. Raises NoReleaseError, KubernetesError."""
         if self._controllers is None:
-            self._controllers = Controllers(
-                self._api, self.on_kubernetes.namespace, f"{prefix_of(release)}-rest"
-            )
+            service = f"{prefix_of(release)}-rest"
+            self._controllers = Controllers(self._open_rest(service))
         return self._controllers
 
     def _workloads(self) -> Release:

@@ -120,7 +120,7 @@ def prepare(layout: Layout) -> None:
 
 def _make(files: SecureFiles) -> None:
     """Make all files in another directory, and rename it: a start that is cut off leaves none."""
-    from tidemark.cli.dev.certificates import Authority
+    from tidemark.runtime.certificate_authority import Authority
 
     scratch = files.directory.with_name("secure.new")
     shutil.rmtree(scratch, ignore_errors=True)

@@ -1,13 +1,16 @@
 """Work of ``tidemark k8s``."""
 
+import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import say
+from tidemark.cli.security import security
 from tidemark.kubernetes.api import KubeconfigApi, KubernetesApi, KubernetesError, PodApi, is_in_pod
+from tidemark.kubernetes.release_secrets import SecretStore, Wanted, keep
 from tidemark.kubernetes.work import (
     POLL_S,
     NoReleaseError,
@@ -63,12 +66,7 @@ def failures(release: str, namespace: str) -> Iterator[None]:
 
 def open_work(release: str, namespace: str, place: Place, timeout_s: float | None) -> Work:
     """Return the work on a release. Raises KubernetesError, ImportError."""
-    is_named = place.kubeconfig is not None or place.context is not None
-    api: KubernetesApi
-    if is_in_pod() and not is_named:
-        api = PodApi()
-    else:
-        api = KubeconfigApi(place.kubeconfig, place.context)
+    api = open_api(place)
     clock = Clock()
     end_ms = None if timeout_s is None else clock.now_ms() + int(timeout_s * 1_000)
 
@@ -78,7 +76,57 @@ def open_work(release: str, namespace: str, place: Place, timeout_s: float | Non
         time.sleep(POLL_S)
         return True
 
-    return Work(api, namespace, release, Surroundings(wait, say))
+    return Work(api, namespace, release, Surroundings(wait, say), _trusted(api))
+
+
+def open_api(place: Place) -> KubernetesApi:
+    """Return the API of this pod's cluster, or of a kubeconfig. Raises KubernetesError,
+    ImportError.
+    """
+    is_named = place.kubeconfig is not None or place.context is not None
+    if is_in_pod() and not is_named:
+        return PodApi()
+    return KubeconfigApi(place.kubeconfig, place.context)
+
+
+def _trusted(api: KubernetesApi) -> ssl.SSLContext | None:
+    """Return the TLS for REST in a pod, by the settings of the command line; None without TLS.
+    Raises CommandError.
+    """
+    given = security()
+    if not api.is_inside or "ssl_ca_location" not in given:
+        return None
+    from tidemark.client.security_config import SecurityConfig
+    from tidemark.runtime.tls import TlsError, client_context, tls_settings
+
+    files: Any = {name: value for name, value in given.items() if name.startswith("ssl_")}
+    files.pop("ssl_endpoint_identification_algorithm", None)
+    try:
+        return client_context(tls_settings(SecurityConfig(**files)))
+    except TlsError as problem:
+        raise CommandError(str(problem), code=ExitCode.CONFIG) from None
+
+
+def make_secrets(
+    namespace: str, wanted: Wanted, place: Place, labels: Mapping[str, str]
+) -> list[str]:
+    """Keep the Secrets of a release; return a line for each that was made or changed. Raises
+    KubernetesError, ImportError.
+    """
+    return keep(SecretStore(open_api(place), namespace, labels), wanted, Clock().wall_ms())
+
+
+def read_certificates(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Return host names and addresses by component, of COMPONENT=HOST,HOST. Raises CommandError."""
+    found = {}
+    for text in texts:
+        component, equals, hosts = text.partition("=")
+        if not equals or not component:
+            raise CommandError(
+                f"--certificate {text!r}: expected COMPONENT=HOST,HOST", code=ExitCode.USAGE
+            )
+        found[component] = [host for host in hosts.split(",") if host]
+    return found
 
 
 def status(work: Work) -> tuple[list[Row], list[str]]:

@@ -135,6 +135,61 @@ def replace_node(
     say("every pod is ready, every replica in sync")
 
 
+@app.command("make-secrets")
+def make_secrets(
+    release: ReleaseArgument,
+    *,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Name of its objects; default: RELEASE."),
+    ] = None,
+    bootstrap: Annotated[
+        str, typer.Option("--bootstrap", "-b", metavar="HOST:PORT", help="Addresses for clients.")
+    ] = "",
+    user: Annotated[
+        str, typer.Option("--user", metavar="NAME", help="Super user; without it, no logins.")
+    ] = "",
+    certificates: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--certificate",
+            metavar="COMPONENT=HOST,...",
+            help="Certificate of a component, with its host names and addresses.",
+        ),
+    ] = None,
+    given_certificate: Annotated[
+        str, typer.Option("--given-certificate", metavar="SECRET", help="Secret with ca.crt.")
+    ] = "",
+    given_password: Annotated[
+        str, typer.Option("--given-password", metavar="SECRET", help="Secret with password.")
+    ] = "",
+    namespace: NamespaceOption = "default",
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+) -> None:
+    """Make the Secrets of a secure release that are missing: an authority, a certificate for each
+    component, passwords, configurations of clients. Jobs of the chart run it.
+
+    What is there is kept, but for certificates: one is replaced when two thirds of its time are
+    over, or it is for other names. Services read it again without a restart.
+    """
+    from tidemark.cli.k8s import calls
+    from tidemark.kubernetes.release_secrets import Given, Wanted
+
+    wanted = Wanted(
+        name or release,
+        user,
+        bootstrap,
+        calls.read_certificates(certificates or ()),
+        Given(given_certificate, given_password),
+    )
+    labels = {"app.kubernetes.io/name": "tidemark", "app.kubernetes.io/instance": release}
+    with calls.failures(release, namespace):
+        lines = calls.make_secrets(namespace, wanted, calls.Place(kubeconfig, context), labels)
+    for line in lines or ["every Secret is there"]:
+        say(line)
+
+
 def _show_lost(rows: list[dict[str, Any]]) -> None:
     if rows:
         print_rows(rows, ("pod", "claim", "volume"), OutputFormat.TABLE)

@@ -1,0 +1,173 @@
+"""Secrets of a release, as the chart's Jobs keep them: an authority, certificates, passwords, and
+configurations of clients.
+
+What is there is kept: passwords and the authority for ever, a certificate until it is due.
+"""
+
+import base64
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from tidemark.kubernetes.api import MERGE_PATCH, Document, KubernetesApi, KubernetesError
+from tidemark.kubernetes.client_files import client_files
+from tidemark.model.ids import WallMs
+from tidemark.runtime.certificate_authority import Authority, Identity
+
+CERTIFICATE_DAYS: Final = 365
+CERTIFICATE, KEY, CA = "tls.crt", "tls.key", "ca.crt"
+OPERATOR: Final = "operator"
+"""Component of the certificate that ``tidemark k8s`` shows to REST."""
+ZOOKEEPER_USER: Final = "tidemark"
+_PASSWORD_BYTES: Final = 24
+_NOT_FOUND: Final = 404
+
+Content = dict[str, bytes]
+"""Content of a Secret by key."""
+
+
+class Given(NamedTuple):
+    """Secrets that the operator made and that are only read; '' for none."""
+
+    certificate: str
+    """That of all processes, and of operators; ``ca.crt`` in it is what clients trust."""
+    password: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Secrets that a release needs. ``certificates``: host names and addresses by component."""
+
+    name: str
+    """Begin of the names of all Secrets."""
+    user: str
+    """Super user, as whom clients log in; '' without logins."""
+    bootstrap: str
+    """Addresses for clients."""
+    certificates: Mapping[str, Sequence[str]]
+    given: Given
+
+
+class SecretStore:
+    """Secrets of one namespace. All calls raise KubernetesError."""
+
+    def __init__(self, api: KubernetesApi, namespace: str, labels: Mapping[str, str]) -> None:
+        self._api = api
+        self._path = f"/api/v1/namespaces/{quote(namespace)}/secrets"
+        self._labels = dict(labels)
+
+    def read(self, name: str) -> Content | None:
+        """Return a Secret; None if there is none."""
+        try:
+            found = self._api.call("GET", f"{self._path}/{quote(name)}")
+        except KubernetesError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+        return {key: base64.b64decode(text) for key, text in (found.get("data") or {}).items()}
+
+    def create(self, name: str, content: Content) -> None:
+        """Make a Secret. It is no object of helm's: it outlives the release, as claims do."""
+        body: Document = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "labels": self._labels},
+            "type": "Opaque",
+            "data": _encoded(content),
+        }
+        self._api.call("POST", self._path, body)
+
+    def replace(self, name: str, content: Content) -> None:
+        """Change all keys at once."""
+        body: Document = {"data": _encoded(content)}
+        path = f"{self._path}/{quote(name)}"
+        self._api.call("PATCH", path, body, {"Content-Type": MERGE_PATCH})
+
+
+def keep(store: SecretStore, wanted: Wanted, now_ms: WallMs) -> list[str]:
+    """Make what is missing, and replace certificates that are due. Return a line for each change.
+    Raises KubernetesError; what was made until then is kept by the next call.
+    """
+    done = _Keeper(store, [])
+    authority = done.certificates(wanted, now_ms)
+    if wanted.given.certificate:
+        own = {key: done.given(wanted.given.certificate, key) for key in (CERTIFICATE, KEY, CA)}
+        done.same(f"{wanted.name}-{OPERATOR}-tls", own)
+        authority = own[CA]
+    if "zookeeper" in wanted.certificates or wanted.given.certificate:
+        digest = f"{ZOOKEEPER_USER}:{_password()}".encode()
+        done.once(f"{wanted.name}-zookeeper-user", {"digest": digest})
+    if wanted.user:
+        name = wanted.given.password or f"{wanted.name}-admin"
+        if not wanted.given.password:
+            done.once(name, {"password": _password().encode()})
+        password = done.given(name, "password").decode().strip()
+        files = client_files(wanted.bootstrap, wanted.user, password, authority.decode())
+        done.same(f"{wanted.name}-client", {key: text.encode() for key, text in files.items()})
+    return done.lines
+
+
+class _Keeper(NamedTuple):
+    store: SecretStore
+    lines: list[str]
+
+    def certificates(self, wanted: Wanted, now_ms: WallMs) -> bytes:
+        """Keep the authority and what it issues; return its certificate, b"" without any."""
+        if not wanted.certificates:
+            return b""
+        name = f"{wanted.name}-ca"
+        if self.store.read(name) is None:
+            made = Authority.create(f"{wanted.name} authority", now_ms).identity
+            self.once(name, {CERTIFICATE: made.certificate, KEY: made.key})
+        kept = Identity(self.given(name, CERTIFICATE), self.given(name, KEY))
+        authority = Authority.load(kept, now_ms)
+        for component, hosts in wanted.certificates.items():
+            self._certificate(f"{wanted.name}-{component}", hosts, authority)
+        return kept.certificate
+
+    def _certificate(self, subject: str, hosts: Sequence[str], authority: Authority) -> None:
+        name = f"{subject}-tls"
+        found = self.store.read(name)
+        if found is not None and not authority.is_due(found.get(CERTIFICATE, b""), hosts):
+            return
+        issued = authority.server(subject, hosts, CERTIFICATE_DAYS)
+        trusted = authority.identity.certificate
+        if found is not None and CA in found and trusted.strip() not in found[CA]:
+            trusted = found[CA].rstrip() + b"\n" + trusted  # also the authority before
+        content = {CERTIFICATE: issued.certificate, KEY: issued.key, CA: trusted}
+        self._write(name, content, is_new=found is None)
+
+    def once(self, name: str, content: Content) -> None:
+        """Make a Secret if there is none."""
+        if self.store.read(name) is None:
+            self._write(name, content, is_new=True)
+
+    def same(self, name: str, content: Content) -> None:
+        """Make a Secret, or change it if it has something else."""
+        found = self.store.read(name)
+        if found != content:
+            self._write(name, content, is_new=found is None)
+
+    def given(self, name: str, key: str) -> bytes:
+        """Return a key of a Secret. Raises KubernetesError, with what is missing."""
+        found = self.store.read(name)
+        if found is None or not found.get(key):
+            raise KubernetesError(_NOT_FOUND, "NotFound", f"Secret {name} needs the key {key}")
+        return found[key]
+
+    def _write(self, name: str, content: Content, *, is_new: bool) -> None:
+        if is_new:
+            self.store.create(name, content)
+        else:
+            self.store.replace(name, content)
+        self.lines.append(f"Secret {name} {'made' if is_new else 'changed'}")
+
+
+def _password() -> str:
+    return secrets.token_urlsafe(_PASSWORD_BYTES)
+
+
+def _encoded(content: Content) -> dict[str, str]:
+    return {key: base64.b64encode(value).decode() for key, value in content.items()}
