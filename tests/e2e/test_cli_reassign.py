@@ -305,7 +305,7 @@ def test_every_command_of_the_document_works_as_written(
     settings = {**os.environ, "PATH": path, "TIDEMARK_BOOTSTRAP": brokers[0].bootstrap}
     for line in lines:
         ended = subprocess.run(
-            ["bash", "-c", line],
+            ["bash", "-c", line.replace("/disks/b", brokers[0].log_dirs)],
             cwd=tmp_path,
             env=settings,
             capture_output=True,
