@@ -19,7 +19,7 @@ from helm.chart import NAMESPACE, named, rendered
 from images import rootfs
 from waiting import PATIENCE_S, wait_for
 
-VALUES: Final = Path(__file__).parents[1] / "helm/values/one-node-three-brokers.yaml"
+VALUES: Final = Path(__file__).parents[1] / "helm/values/one-node-private-network.yaml"
 SERVICES: Final = ("controller", "broker", "txn-coordinator", "share-coordinator")
 ROLES: Final = ("zookeeper", *SERVICES)
 OPS_PORT: Final = 9392

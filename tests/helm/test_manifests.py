@@ -137,7 +137,11 @@ def test_no_pod_has_a_token_but_the_roll_and_those_that_are_switched_on(values: 
     rolled = {name for name in jobs if "roll" in name}
     assert len(rolled) == (values.stem != "no-roll")
     makers = {"secrets", "renewal"}
-    without = {"insecure": makers, "given-secrets": {"renewal"}}
+    without = {
+        "insecure": makers,
+        "one-node-private-network": makers,
+        "given-secrets": {"renewal"},
+    }
     found = {name.rpartition("-")[2] for name in jobs - rolled}
     assert found == makers - without.get(values.stem, set())
     chosen = yaml.safe_load(values.read_text()) or {}
