@@ -29,8 +29,6 @@ _HEALTH: Final = "/grpc.health.v1.Health/"
 _CERTIFICATES_KEPT: Final = 1_024
 _KINDS: Final = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
-Handler = grpc.RpcMethodHandler
-
 
 def host_of(peer: str) -> str:
     """Return the address in gRPC's name of a peer, as ``ipv4:10.0.0.1:40000``; '' for others."""
@@ -112,7 +110,8 @@ class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic
     """Interceptor that sets PEER for every RPC, and refuses those of callers who may not call.
 
     A stream whose caller may go on for a limited time only, such as the life of a token, ends with
-    UNAVAILABLE after it: a client opens it again, with a new token.
+    UNAVAILABLE after it: a client opens it again, with a new token. That holds for handlers that
+    are coroutines, as those of all streams that clients open are.
     """
 
     def __init__(self, peers: FindsPeers) -> None:
