@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).parents[1]
 KEPT: Final = ROOT / "build" / "soak"
 FUZZ_SEEDS: Final = 1_000_000
-WORLDS: Final = ("cluster", "txn", "node")
+WORLDS: Final = ("cluster", "txn", "share", "node")
 _BURN: Final = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 """Ends with its parent, however that ends."""
 _FAILED: Final = re.compile(

@@ -11,18 +11,21 @@ from broker.core.leader_epochs import LeaderEpochs
 from sim import mutations as of_a_node
 from sim.checkers import BrokenError, require
 from sim.cluster import mutations as of_a_cluster
+from sim.cluster import share_mutations as of_share_groups
 from sim.cluster import txn_mutations as of_transactions
 from sim.mutations import Change, changed
 from sim.report import Trace
 from sim.run import Outcome, first_broken, outcome_of, promise_of
 
-WORLDS: Final = (of_a_node, of_a_cluster, of_transactions)
+WORLDS: Final = (of_a_node, of_a_cluster, of_transactions, of_share_groups)
 CHANGES: Final = [
     pytest.param(change, id=f"{name}: {change[1]}")
     for world in WORLDS
     for name, changes in world.MUTATIONS.items()
     for change in changes
+    if callable(getattr(change[0], change[1]))
 ]
+"""Without those that replace a constant."""
 
 
 def calls_of(function: Any) -> list[tuple[list[str], dict[str, str]]]:
