@@ -264,7 +264,7 @@ def test_acks_all_is_refused_below_min_insync_replicas(whole: list[BrokerProcess
         assert wire.produce(topic.name, batch(b"one"), version=10, acks=1).error_code == 0
 
 
-@pytest.mark.feature("G22", "G24")
+@pytest.mark.feature("G21", "G22", "G24")
 def test_a_returning_leader_truncates_what_it_alone_has(whole: list[BrokerProcess]) -> None:
     topic = Topic(whole, "diverges", **{"min.insync.replicas": "2"})
     old = topic.leader
