@@ -28,6 +28,7 @@ from bench.replication_acks import bench_ack_stages, bench_acks
 from bench.replication_catch_up import bench_catch_up
 from bench.replication_cluster import ReplicatedCluster, replicated
 from bench.report import Row, show, write_json
+from bench.scale import bench_scale
 from bench.secure import bench_secure
 from bench.share import bench_share
 from bench.share_core import bench_share_core
@@ -47,6 +48,7 @@ GROUPS = (
     "admin",
     "metering",
     "secure",
+    "scale",
     *REPLICATED,
     *COORDINATED,
 )
@@ -188,6 +190,8 @@ def run_replicated(
                 yield steps[name](cluster)
     if "acks" in wanted:
         yield bench_ack_stages(directory / "stages", where)
+    if "scale" in only and where == "disk":
+        yield from bench_scale(directory, seconds=asked.seconds)
 
 
 def run_coordinated(
