@@ -11,7 +11,7 @@ from sim.mutations import BREAKS, FOUND_BY, MUTATIONS, mutated
 from sim.run import first_broken, run_seed, seeds_that_failed
 from sim.simulator import Options
 
-SEEDS = 300
+SEEDS = 1_000
 SEEDS_A_TEST = 20
 SHORT = Options(length_ms=1_000)
 REACHED = (
