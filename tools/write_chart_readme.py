@@ -24,8 +24,8 @@ newer, with local disks. No value is required: three brokers, three replicas, tw
 
 The chart makes no PersistentVolumes and deletes no claims. `broker.storage.storageClassName` names
 a class of local volumes, with `volumeBindingMode: WaitForFirstConsumer` and
-`reclaimPolicy: Retain`. Unknown values are refused. There is no authorisation yet: network policies
-admit only the namespaces that are named.
+`reclaimPolicy: Retain`. Unknown values are refused. Clients log in over TLS, and ACLs decide what
+they may do; network policies admit only the namespaces that are named.
 
 ## Values
 

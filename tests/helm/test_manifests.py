@@ -238,6 +238,29 @@ def ports_behind(manifests: list[Manifest], selector: dict[str, str]) -> set[str
     }
 
 
+@pytest.mark.feature("KU17", "SE30")
+@each_values
+def test_ports_of_processes_admit_pods_of_the_release_alone(values: Path) -> None:
+    manifests = rendered(values)
+    policies = [it for it in manifests if it["kind"] == "NetworkPolicy"]
+    assert bool(policies) == (values.stem != "no-network-policies")
+    for policy in policies:
+        for rule in policy["spec"]["ingress"]:
+            named_ports = {port["port"] for port in rule["ports"]}
+            if named_ports & {"grpc", "internal", "peer", "election"}:
+                labels = [it["podSelector"]["matchLabels"] for it in rule["from"]]
+                instances = {it["app.kubernetes.io/instance"] for it in labels}
+                assert instances == {"demo"}, policy["metadata"]["name"]
+    admitted = {
+        port["port"]
+        for policy in policies
+        if policy["metadata"]["name"].endswith("-broker")
+        for port in policy["spec"]["ingress"][0]["ports"]
+    }
+    assert admitted <= {"client", "grpc-client", "ops"}
+    assert ("grpc-client" in admitted) == bool(policies and values.stem != "no-grpc")
+
+
 @pytest.mark.feature("KU19")
 def test_a_monitor_selects_a_port_of_every_service() -> None:
     manifests = rendered(DEFAULT.with_name("monitored.yaml"))

@@ -167,6 +167,25 @@ def test_listeners_have_tls_and_logins_unless_they_are_switched_off(
     assert config.zookeeper_set_acl == (values != "insecure")
 
 
+@pytest.mark.feature("SE29", "SE30")
+@pytest.mark.parametrize(
+    ("values", "mechanisms"), [("default", ("PLAIN",)), ("no-logins", ()), ("insecure", ())]
+)
+def test_clients_over_grpc_have_a_listener_with_the_logins_of_the_others(
+    values: str, mechanisms: tuple[str, ...], tmp_path: Path
+) -> None:
+    config = broker(values, tmp_path, 1)
+    listener = config.grpc_listener()
+    assert listener is not None
+    if mechanisms:
+        assert config.mechanisms_of(listener) == mechanisms
+    assert listener.speaks_sasl == bool(mechanisms)
+    points = {point.listener: point for point in config.endpoints()}
+    host = "demo-broker-1.demo-broker.log.svc.cluster.local"
+    assert (points["GRPC"].host, points["GRPC"].port) == (host, 9792)
+    assert broker("no-grpc", tmp_path).grpc_listener() is None
+
+
 @pytest.mark.feature("KU05", "SE29")
 def test_without_values_acls_decide_and_only_the_super_user_may_do_everything(
     tmp_path: Path,
@@ -206,7 +225,8 @@ def test_given_secrets_are_mounted_and_their_principal_is_that_of_the_processes(
 def test_the_external_listener_has_a_certificate_of_its_own_with_a_secret(tmp_path: Path) -> None:
     config = broker("external-tls", tmp_path)
     spoken = {it.name: it.security_protocol for it in config.parsed_listeners()}
-    assert spoken == {"CLIENT": "SASL_SSL", "INTERNAL": "SSL", "EXTERNAL": "SASL_SSL"}
+    assert spoken.pop("INTERNAL") == "SSL"
+    assert spoken == dict.fromkeys(("CLIENT", "GRPC", "EXTERNAL"), "SASL_SSL")
     text = rendered_text(VALUES_FOLDER / "external-tls.yaml")
     key = "listener.name.external.ssl.certificate.location: "
     assert f"{key}/etc/tidemark-tls/tls.crt" in text

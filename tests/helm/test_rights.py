@@ -9,6 +9,7 @@ import pytest
 from helm.chart import Manifest, named, pods, rendered
 from tidemark.cli.k8s import calls
 from tidemark.kubernetes.api import Document, KubernetesError, Request
+from tidemark.kubernetes.client_files import Addresses
 from tidemark.kubernetes.release_secrets import Given, SecretStore, Wanted, keep
 from tidemark.kubernetes.work import Surroundings, Work
 from tidemark.runtime.clock import Clock
@@ -103,7 +104,11 @@ def make_secrets(api: Secrets, command: list[str]) -> None:
     options = {key: value for key, _, value in given}
     certificates = calls.read_certificates([text for key, _, text in given if key == "certificate"])
     wanted = Wanted(
-        options["name"], options.get("user", ""), options["bootstrap"], certificates, Given("", "")
+        options["name"],
+        options.get("user", ""),
+        Addresses(options["bootstrap"], ""),
+        certificates,
+        Given("", ""),
     )
     keep(SecretStore(api, options["namespace"], {}), wanted, Clock().wall_ms())
 

@@ -1,4 +1,5 @@
-"""Test of a release: a transaction, an acknowledgement by a share group, and REST.
+"""Test of a release: a transaction, an acknowledgement by a share group, records over gRPC, and
+REST.
 
 Clients take the login of the command line: TIDEMARK_SASL_USERNAME and others.
 """
@@ -56,6 +57,26 @@ def acknowledge() -> None:
     assert not failed, failed
 
 
+def call_grpc() -> None:
+    """Produce and consume a record over gRPC, with the same user if there are logins."""
+    tls = {"ssl_ca_location": LOGIN["ssl_ca_location"]} if "ssl_ca_location" in LOGIN else {}
+    protocol = LOGIN.get("security_protocol", "PLAINTEXT")
+    settings = {"transport": "grpc", "security_protocol": protocol, **tls}
+    if "sasl_username" in LOGIN:
+        # The password goes with each call, since SCRAM is an exchange of messages.
+        settings |= {"sasl_mechanism": "PLAIN", "sasl_username": LOGIN["sasl_username"]}
+        settings |= {"sasl_password": LOGIN["sasl_password"]}
+    servers = os.environ["GRPC_CLIENT_BOOTSTRAP"]
+    with sync.Producer(servers, **settings) as producer:
+        sent = producer.send(TOPIC, b"over gRPC", partition=0)
+    with sync.Consumer(servers, **settings) as consumer:
+        consumer.assign([(TOPIC, 0)])
+        consumer.seek((TOPIC, 0), sent.offset)
+        while not (records := consumer.poll(1, timeout_ms=1_000)):
+            pass
+    assert records[0].value == b"over gRPC", records
+
+
 def get(path: str, headers: dict[str, str]) -> dict[str, list[dict[str, str]]]:
     """Get the answer of REST to a path."""
     request = urllib.request.Request(os.environ["TIDEMARK_REST"] + path, headers=headers)
@@ -86,7 +107,12 @@ def ask_rest() -> None:
     assert found["data"][0]["cluster_id"], found
 
 
-TESTS = {"transaction": transact, "share group": acknowledge, "REST": ask_rest}
+TESTS = {
+    "transaction": transact,
+    "share group": acknowledge,
+    "gRPC": call_grpc,
+    "REST": ask_rest,
+}
 for name in os.environ["TESTS"].split(","):
     TESTS[name]()
     sys.stdout.write(f"{name}: works\n")

@@ -13,7 +13,7 @@ start.sh: |
   id="${POD_NAME##*-}"
   host="$POD_NAME.{{ $name }}-{{ $role }}.{{ include "tidemark.domain" $root }}"
   {{- if eq $role "broker" }}
-  advertised="CLIENT://$host:9092,INTERNAL://$host:9192"
+  advertised="CLIENT://$host:9092,INTERNAL://$host:9192{{ if $root.Values.grpc.enabled }},GRPC://$host:9792{{ end }}"
   {{- with $root.Values.external }}
   {{- if eq .type "NodePort" }}
   advertised="$advertised,EXTERNAL://$HOST_IP:$(({{ .firstNodePort }} + id))"

@@ -53,7 +53,7 @@ app.kubernetes.io/component: {{ .role }}
 
 {{- /* Services of Tidemark: component, values, the option that numbers its pods, ports by name. */ -}}
 {{- define "tidemark.roles" -}}
-broker: {values: broker, id: broker.id, grpc: 9292, ports: {client: 9092, internal: 9192, grpc: 9292, ops: 9392}}
+broker: {values: broker, id: broker.id, grpc: 9292, ports: {client: 9092, internal: 9192, grpc: 9292, {{ if .Values.grpc.enabled }}grpc-client: 9792, {{ end }}ops: 9392}}
 controller: {values: controller, id: controller.id, grpc: 19090, ports: {grpc: 19090, rest: {{ ternary "8443" "8080" .Values.tls.enabled }}, ops: 9392}}
 txn-coordinator: {values: txnCoordinator, id: coordinator.id, grpc: 19190, ports: {grpc: 19190, ops: 9392}}
 share-coordinator: {values: shareCoordinator, id: coordinator.id, grpc: 19290, ports: {grpc: 19290, ops: 9392}}
@@ -101,6 +101,9 @@ share-coordinator: {values: shareCoordinator, id: coordinator.id, grpc: 19290, p
 {{- $directories = append $directories (printf "/data/disk%d/log" $i) -}}
 {{- end -}}
 {{- $listeners := list "CLIENT://0.0.0.0:9092" "INTERNAL://0.0.0.0:9192" -}}
+{{- if $v.grpc.enabled -}}
+{{- $listeners = append $listeners "GRPC://0.0.0.0:9792" -}}
+{{- end -}}
 {{- if ne $v.external.type "none" -}}
 {{- $listeners = append $listeners (printf "EXTERNAL://0.0.0.0:%d" (int $v.external.port)) -}}
 {{- end -}}

@@ -116,6 +116,9 @@ spec:
         - --namespace={{ $root.Release.Namespace }}
         - --name={{ include "tidemark.name" $root }}
         - --bootstrap={{ include "tidemark.name" $root }}-bootstrap.{{ include "tidemark.domain" $root }}:9092
+        {{- if $v.grpc.enabled }}
+        - --grpc-bootstrap={{ include "tidemark.name" $root }}-bootstrap.{{ include "tidemark.domain" $root }}:9792
+        {{- end }}
         {{- if $v.auth.enabled }}
         - --user={{ $v.auth.superUser }}
         {{- with $v.auth.existingSecret }}

@@ -91,6 +91,9 @@
 {{- $map := list -}}
 {{- if $v.tls.enabled -}}
 {{- $map = list (printf "CLIENT:%s" $protocol) "INTERNAL:SSL" -}}
+{{- if $v.grpc.enabled -}}
+{{- $map = append $map (printf "GRPC:%s" $protocol) -}}
+{{- end -}}
 {{- end -}}
 {{- if and (ne $v.external.type "none") (or $v.tls.enabled $v.external.tlsSecretName) -}}
 {{- $map = append $map (printf "EXTERNAL:%s" (ternary $protocol "SSL" $v.tls.enabled)) -}}

@@ -6,13 +6,13 @@ What is there is kept: passwords and the authority for ever, a certificate until
 
 import base64
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from tidemark.kubernetes.api import MERGE_PATCH, Document, KubernetesApi, KubernetesError
-from tidemark.kubernetes.client_files import client_files
+from tidemark.kubernetes.client_files import Addresses, client_files
 from tidemark.model.ids import WallMs
 from tidemark.runtime.certificate_authority import Authority, Identity
 
@@ -44,8 +44,7 @@ class Wanted:
     """Begin of the names of all Secrets."""
     user: str
     """Super user, as whom clients log in; '' without logins."""
-    bootstrap: str
-    """Addresses for clients."""
+    addresses: Addresses
     certificates: Mapping[str, Sequence[str]]
     given: Given
 
@@ -79,9 +78,9 @@ class SecretStore:
         }
         self._api.call("POST", self._path, body)
 
-    def replace(self, name: str, content: Content) -> None:
-        """Change all keys at once."""
-        body: Document = {"data": _encoded(content)}
+    def replace(self, name: str, content: Content, gone: Iterable[str] = ()) -> None:
+        """Change all keys at once, and remove those that are gone."""
+        body: Document = {"data": {**_encoded(content), **dict.fromkeys(gone)}}
         path = f"{self._path}/{quote(name)}"
         self._api.call("PATCH", path, body, {"Content-Type": MERGE_PATCH})
 
@@ -104,7 +103,7 @@ def keep(store: SecretStore, wanted: Wanted, now_ms: WallMs) -> list[str]:
         if not wanted.given.password:
             done.once(name, {"password": _password().encode()})
         password = done.given(name, "password").decode().strip()
-        files = client_files(wanted.bootstrap, wanted.user, password, authority.decode())
+        files = client_files(wanted.addresses, wanted.user, password, authority.decode())
         done.same(f"{wanted.name}-client", {key: text.encode() for key, text in files.items()})
     return done.lines
 
@@ -137,18 +136,18 @@ class _Keeper(NamedTuple):
         if found is not None and CA in found and trusted.strip() not in found[CA]:
             trusted = found[CA].rstrip() + b"\n" + trusted  # also the authority before
         content = {CERTIFICATE: issued.certificate, KEY: issued.key, CA: trusted}
-        self._write(name, content, is_new=found is None)
+        self._write(name, content, found)
 
     def once(self, name: str, content: Content) -> None:
         """Make a Secret if there is none."""
         if self.store.read(name) is None:
-            self._write(name, content, is_new=True)
+            self._write(name, content, None)
 
     def same(self, name: str, content: Content) -> None:
         """Make a Secret, or change it if it has something else."""
         found = self.store.read(name)
         if found != content:
-            self._write(name, content, is_new=found is None)
+            self._write(name, content, found)
 
     def given(self, name: str, key: str) -> bytes:
         """Return a key of a Secret. Raises KubernetesError, with what is missing."""
@@ -157,12 +156,12 @@ class _Keeper(NamedTuple):
             raise KubernetesError(_NOT_FOUND, "NotFound", f"Secret {name} needs the key {key}")
         return found[key]
 
-    def _write(self, name: str, content: Content, *, is_new: bool) -> None:
-        if is_new:
+    def _write(self, name: str, content: Content, found: Content | None) -> None:
+        if found is None:
             self.store.create(name, content)
         else:
-            self.store.replace(name, content)
-        self.lines.append(f"Secret {name} {'made' if is_new else 'changed'}")
+            self.store.replace(name, content, found.keys() - content.keys())
+        self.lines.append(f"Secret {name} {'made' if found is None else 'changed'}")
 
 
 def _password() -> str:

@@ -146,6 +146,10 @@ def make_secrets(
     bootstrap: Annotated[
         str, typer.Option("--bootstrap", "-b", metavar="HOST:PORT", help="Addresses for clients.")
     ] = "",
+    grpc_bootstrap: Annotated[
+        str,
+        typer.Option("--grpc-bootstrap", metavar="HOST:PORT", help="The same of a listener GRPC."),
+    ] = "",
     user: Annotated[
         str, typer.Option("--user", metavar="NAME", help="Super user; without it, no logins.")
     ] = "",
@@ -174,12 +178,13 @@ def make_secrets(
     over, or it is for other names. Services read it again without a restart.
     """
     from tidemark.cli.k8s import calls
+    from tidemark.kubernetes.client_files import Addresses
     from tidemark.kubernetes.release_secrets import Given, Wanted
 
     wanted = Wanted(
         name or release,
         user,
-        bootstrap,
+        Addresses(bootstrap, grpc_bootstrap),
         calls.read_certificates(certificates or ()),
         Given(given_certificate, given_password),
     )

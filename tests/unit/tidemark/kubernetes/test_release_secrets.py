@@ -6,13 +6,16 @@ from dataclasses import replace
 import pytest
 from cryptography import x509
 from tidemark.kubernetes.api import Document, KubernetesApi, KubernetesError, Request
+from tidemark.kubernetes.client_files import Addresses
 from tidemark.kubernetes.release_secrets import Given, SecretStore, Wanted, keep
 from tidemark.model.ids import WallMs
 
 NOW = WallMs(1_800_000_000_000)
 DAY_MS = 86_400_000
 HOSTS = {"broker": ["*.demo-broker.log.svc"], "zookeeper": ["*.demo-zookeeper.log.svc"]}
-WANTED = Wanted("demo", "admin", "demo-bootstrap:9092", HOSTS, Given("", ""))
+WANTED = Wanted(
+    "demo", "admin", Addresses("demo-bootstrap:9092", "demo-bootstrap:9792"), HOSTS, Given("", "")
+)
 
 
 class Secrets(KubernetesApi):
@@ -32,7 +35,8 @@ class Secrets(KubernetesApi):
             raise KubernetesError(404, "NotFound", name)
         elif request.method == "PATCH":
             assert request.body is not None
-            self.data[name] |= request.body["data"]
+            changed = self.data[name] | request.body["data"]
+            self.data[name] = {key: text for key, text in changed.items() if text is not None}
         return {"data": self.data.get(name, {})}
 
     def text(self, name: str, key: str) -> str:
@@ -58,6 +62,17 @@ def test_what_is_missing_is_made_and_what_is_there_is_kept() -> None:
     assert made(api) == []
     assert api.data == before
     assert api.text("demo-zookeeper-user", "digest").startswith("tidemark:")
+
+
+@pytest.mark.feature("SE29", "SE30")
+def test_without_a_listener_grpc_the_configuration_for_spark_goes() -> None:
+    api = Secrets()
+    made(api)
+    assert "client.spark.properties" in api.data["demo-client"]
+    without = replace(WANTED, addresses=Addresses("demo-bootstrap:9092", ""))
+    assert made(api, without) == ["Secret demo-client changed"]
+    assert "client.spark.properties" not in api.data["demo-client"]
+    assert made(api, without) == []
 
 
 @pytest.mark.feature("SE29")
