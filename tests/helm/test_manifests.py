@@ -27,8 +27,8 @@ from helm.chart import (
     run_helm,
 )
 
-CUSTOM = frozenset({"PodMonitor", "PrometheusRule", "ServiceMonitor"})
-"""Kinds of the Prometheus operator, of which Kubernetes has no schema."""
+CUSTOM = frozenset({"Certificate", "PodMonitor", "PrometheusRule", "ServiceMonitor"})
+"""Kinds of cert-manager and of the Prometheus operator, of which Kubernetes has no schema."""
 GOLDEN = Path(__file__).parent / "golden"
 DEFAULT = Path(__file__).parent / "values/default.yaml"
 SERVICES = ("-broker", "-controller", "-coordinator")
@@ -60,7 +60,8 @@ def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["default", "one-node", "racks", "external-tls", "insecure", "given-secrets"]
+    "name",
+    ["default", "one-node", "racks", "external-tls", "insecure", "given-secrets", "cert-manager"],
 )
 def test_manifests_are_as_they_were(name: str) -> None:
     """REWRITE=1 accepts a change; look at the difference before it is committed."""
@@ -142,7 +143,7 @@ def test_no_pod_has_a_token_but_the_roll_and_those_that_are_switched_on(values: 
         "one-node-private-network": makers,
         "given-secrets": {"renewal"},
     }
-    found = {name.rpartition("-")[2] for name in jobs - rolled}
+    found = {name.removesuffix("-1").rpartition("-")[2] for name in jobs - rolled}
     assert found == makers - without.get(values.stem, set())
     chosen = yaml.safe_load(values.read_text()) or {}
     switched_on = {"rackAwareness": "demo-broker", "replaceLostNodes": "demo-controller"}
@@ -193,6 +194,45 @@ def test_certificates_are_made_before_anything_else_and_by_no_release_of_helms()
     kinds = ("ServiceAccount", "Role", "RoleBinding", "Job")
     assert hooks == dict.fromkeys(kinds, "pre-install,pre-upgrade")
     assert rendered_text(DEFAULT) == rendered_text.__wrapped__(DEFAULT)
+
+
+@pytest.mark.feature("SE29")
+def test_cert_manager_writes_the_secrets_that_pods_mount() -> None:
+    manifests = rendered(DEFAULT.with_name("cert-manager.yaml"))
+    written = {
+        it["spec"]["secretName"]: it["spec"] for it in manifests if it["kind"] == "Certificate"
+    }
+    mounted = {
+        volume["secret"]["secretName"]
+        for _, pod in pods(manifests)
+        for volume in pod["spec"]["volumes"]
+        if volume["name"] == "certificate"
+    }
+    assert mounted == set(written)
+    for secret, spec in written.items():
+        assert spec["commonName"] == secret.removesuffix("-tls")
+        assert spec["privateKey"]["encoding"] == "PKCS8"
+        assert {"server auth", "client auth"} <= set(spec["usages"])
+        assert spec["issuerRef"] == {
+            "name": "in-house",
+            "kind": "ClusterIssuer",
+            "group": "cert-manager.io",
+        }
+    broker = written["demo-broker-tls"]
+    assert {"192.0.2.1", "2001:db8::1", "127.0.0.1"} == set(broker["ipAddresses"])
+    assert {"log.example.com", "*.demo-broker.log.svc.cluster.local"} <= set(broker["dnsNames"])
+
+
+@pytest.mark.feature("SE29")
+def test_with_cert_manager_configurations_of_clients_wait_for_its_authority() -> None:
+    manifests = rendered(DEFAULT.with_name("cert-manager.yaml"))
+    for name, waits in (("demo-secrets", False), ("demo-renewal-1", True)):
+        job = named(manifests, "Job", name)
+        command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+        assert "--authority=demo-operator-tls" in command
+        assert [word for word in command if word.startswith("--certificate")] == []
+        assert any(word.startswith("--wait=") for word in command) == waits
+        assert ("annotations" in job["metadata"]) == (not waits), "the one before is a hook"
 
 
 @pytest.mark.feature("KU01")
@@ -398,6 +438,13 @@ def test_claims_outlive_the_release_and_its_pods() -> None:
         ),
         ("tls: {enabled: false}", "auth.enabled needs tls.enabled"),
         ("tls: {existingSecret: a}", "tls.existingSecret needs tls.principal"),
+        ("tls: {issuerRef: {name: a}, existingSecret: b}", "are both set"),
+        (
+            "{tls: {enabled: false, issuerRef: {name: a}}, auth: {enabled: false}}",
+            "needs tls.enabled",
+        ),
+        ("tls: {issuerRef: {name: A B}}", "at '/tls/issuerRef/name'"),
+        ("tls: {issuerRef: {nam: a}}", "additional properties 'nam' not allowed"),
         ("tls: {existingSecret: A B}", "at '/tls/existingSecret'"),
         ("tls: {renewal: weekly}", "at '/tls/renewal'"),
         ("auth: {superUser: 'a:b'}", "at '/auth/superUser'"),

@@ -239,6 +239,11 @@ def test_a_certificate_has_every_name_by_which_its_processes_are_reached(
 ) -> None:
     manifests = rendered(values)
     hosts = dict(it.split("=")[1:] for it in made_certificates(manifests))
+    hosts |= {
+        it["metadata"]["name"].removeprefix("demo-"): ",".join(it["spec"].get("dnsNames", ()))
+        for it in manifests
+        if it["kind"] == "Certificate"
+    }
     for component in CLASSES if hosts else ():
         config = started(manifests, component, tmp_path, Pod(f"demo-{component}", 1))
         host = config.grpc_advertised.rpartition(":")[0]  # type: ignore[attr-defined]

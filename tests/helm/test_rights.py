@@ -98,6 +98,24 @@ def test_the_rights_of_the_job_that_makes_secrets_are_those_that_it_needs(values
         api.rules.append(rule)
 
 
+@pytest.mark.feature("KU17", "SE29")
+def test_with_cert_manager_the_job_reads_the_authority_and_no_key_of_another_process() -> None:
+    manifests = rendered(DEFAULT.with_name("cert-manager.yaml"))
+    (command,) = (
+        pod["spec"]["containers"][0]["command"]
+        for name, pod in pods(manifests)
+        if name == "demo-renewal-1"
+    )
+    api = LimitedSecrets(named(manifests, "Role", "demo-renewal"))
+    make_secrets(api, command)
+    assert api.data.keys() == {"demo-admin", "demo-zookeeper-user"}
+    api.data["demo-operator-tls"] = {"ca.crt": "UEVN"}
+    make_secrets(api, command)
+    assert "client.properties" in api.data["demo-client"]
+    names = {name for rule in api.rules for name in rule.get("resourceNames", ())}
+    assert names == api.data.keys()
+
+
 def make_secrets(api: Secrets, command: list[str]) -> None:
     """Make Secrets as the command of the Job does."""
     given = [word.removeprefix("--").partition("=") for word in command if word.startswith("--")]
@@ -108,7 +126,7 @@ def make_secrets(api: Secrets, command: list[str]) -> None:
         options.get("user", ""),
         Addresses(options["bootstrap"], ""),
         certificates,
-        Given("", ""),
+        Given("", "", options.get("authority", "")),
     )
     keep(SecretStore(api, options["namespace"], {}), wanted, Clock().wall_ms())
 

@@ -68,6 +68,8 @@ subjects:
 {{- $names := list (printf "%s-zookeeper-user" $name) (printf "%s-client" $name) (include "tidemark.passwordSecret" .) -}}
 {{- if .Values.tls.existingSecret -}}
 {{- $names = concat $names (list .Values.tls.existingSecret (printf "%s-operator-tls" $name)) -}}
+{{- else if .Values.tls.issuerRef.name -}}
+{{- $names = append $names (printf "%s-operator-tls" $name) -}}
 {{- else -}}
 {{- $names = append $names (printf "%s-ca" $name) -}}
 {{- range $role, $_ := include "tidemark.certificates" . | fromYaml -}}
@@ -77,7 +79,8 @@ subjects:
 {{ toYaml $names }}
 {{- end -}}
 
-{{- /* Pod that runs tidemark k8s make-secrets. Arguments: root, and name of the account. */ -}}
+{{- /* Pod that runs tidemark k8s make-secrets. Arguments: root, name of the account, and wait: seconds for which it
+       waits for the authority, or 0. */ -}}
 {{- define "tidemark.secretsPod" -}}
 {{- $root := .root -}}
 {{- $v := .root.Values -}}
@@ -127,6 +130,11 @@ spec:
         {{- end }}
         {{- if $v.tls.existingSecret }}
         - --given-certificate={{ $v.tls.existingSecret }}
+        {{- else if $v.tls.issuerRef.name }}
+        - --authority={{ include "tidemark.certificateSecret" (dict "root" $root "role" "operator") }}
+        {{- with .wait }}
+        - --wait={{ . }}
+        {{- end }}
         {{- else if $v.tls.enabled }}
         {{- range $role, $hosts := include "tidemark.certificates" $root | fromYaml }}
         - --certificate={{ $role }}={{ join "," $hosts }}

@@ -34,6 +34,13 @@ class Given(NamedTuple):
     certificate: str
     """That of all processes, and of operators; ``ca.crt`` in it is what clients trust."""
     password: str
+    authority: str = ""
+    """One that cert-manager keeps, with the ``ca.crt`` that clients trust. It may come later."""
+
+    @property
+    def has_certificates(self) -> bool:
+        """True if another one makes the certificates."""
+        return bool(self.certificate or self.authority)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,10 @@ class SecretStore:
             raise
         return {key: base64.b64decode(text) for key, text in (found.get("data") or {}).items()}
 
+    def authority(self, name: str) -> bytes:
+        """Return the authority in a Secret that another one makes; b"" while there is none."""
+        return (self.read(name) or {}).get(CA, b"")
+
     def create(self, name: str, content: Content) -> None:
         """Make a Secret. It is no object of helm's: it outlives the release, as claims do."""
         body: Document = {
@@ -87,7 +98,9 @@ class SecretStore:
 
 def keep(store: SecretStore, wanted: Wanted, now_ms: WallMs) -> list[str]:
     """Make what is missing, and replace certificates that are due. Return a line for each change.
-    Raises KubernetesError; what was made until then is kept by the next call.
+
+    Configurations of clients are left out while the given authority is not there. Raises
+    KubernetesError; what was made until then is kept by the next call.
     """
     done = _Keeper(store, [])
     authority = done.certificates(wanted, now_ms)
@@ -95,7 +108,9 @@ def keep(store: SecretStore, wanted: Wanted, now_ms: WallMs) -> list[str]:
         own = {key: done.given(wanted.given.certificate, key) for key in (CERTIFICATE, KEY, CA)}
         done.same(f"{wanted.name}-{OPERATOR}-tls", own)
         authority = own[CA]
-    if "zookeeper" in wanted.certificates or wanted.given.certificate:
+    if wanted.given.authority:
+        authority = store.authority(wanted.given.authority)
+    if "zookeeper" in wanted.certificates or wanted.given.has_certificates:
         digest = f"{ZOOKEEPER_USER}:{_password()}".encode()
         done.once(f"{wanted.name}-zookeeper-user", {"digest": digest})
     if wanted.user:
@@ -103,6 +118,11 @@ def keep(store: SecretStore, wanted: Wanted, now_ms: WallMs) -> list[str]:
         if not wanted.given.password:
             done.once(name, {"password": _password().encode()})
         password = done.given(name, "password").decode().strip()
+        if wanted.given.authority and not authority:
+            done.lines.append(
+                f"Secret {wanted.given.authority} has no {CA} yet: {wanted.name}-client comes later"
+            )
+            return done.lines
         files = client_files(wanted.addresses, wanted.user, password, authority.decode())
         done.same(f"{wanted.name}-client", {key: text.encode() for key, text in files.items()})
     return done.lines

@@ -107,13 +107,30 @@ def _trusted(api: KubernetesApi) -> ssl.SSLContext | None:
         raise CommandError(str(problem), code=ExitCode.CONFIG) from None
 
 
-def make_secrets(
-    namespace: str, wanted: Wanted, place: Place, labels: Mapping[str, str]
-) -> list[str]:
+def secret_store(namespace: str, place: Place, labels: Mapping[str, str]) -> SecretStore:
+    """Return the Secrets of a namespace. Raises KubernetesError, ImportError."""
+    return SecretStore(open_api(place), namespace, labels)
+
+
+def wait_for_authority(store: SecretStore, name: str, timeout_s: float) -> None:
+    """Return when a Secret has an authority. Raises KubernetesError; CommandError in the end."""
+    clock = Clock()
+    end_ms = clock.now_ms() + int(timeout_s * 1_000)
+    while not store.authority(name):
+        if clock.now_ms() + POLL_S * 1_000 > end_ms:
+            raise CommandError(
+                f"Secret {name} has no ca.crt after {timeout_s:g} s",
+                hint="kubectl describe certificate, for what cert-manager waits for",
+                code=ExitCode.TEMPORARY,
+            )
+        time.sleep(POLL_S)
+
+
+def make_secrets(store: SecretStore, wanted: Wanted) -> list[str]:
     """Keep the Secrets of a release; return a line for each that was made or changed. Raises
-    KubernetesError, ImportError.
+    KubernetesError.
     """
-    return keep(SecretStore(open_api(place), namespace, labels), wanted, Clock().wall_ms())
+    return keep(store, wanted, Clock().wall_ms())
 
 
 def read_certificates(texts: Sequence[str]) -> dict[str, list[str]]:

@@ -167,6 +167,15 @@ def make_secrets(
     given_password: Annotated[
         str, typer.Option("--given-password", metavar="SECRET", help="Secret with password.")
     ] = "",
+    authority: Annotated[
+        str,
+        typer.Option(
+            "--authority", metavar="SECRET", help="Secret of cert-manager, with ca.crt for clients."
+        ),
+    ] = "",
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, metavar="SECONDS", help="Wait for the authority.")
+    ] = 0,
     namespace: NamespaceOption = "default",
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
@@ -186,11 +195,14 @@ def make_secrets(
         user,
         Addresses(bootstrap, grpc_bootstrap),
         calls.read_certificates(certificates or ()),
-        Given(given_certificate, given_password),
+        Given(given_certificate, given_password, authority),
     )
     labels = {"app.kubernetes.io/name": "tidemark", "app.kubernetes.io/instance": release}
     with calls.failures(release, namespace):
-        lines = calls.make_secrets(namespace, wanted, calls.Place(kubeconfig, context), labels)
+        store = calls.secret_store(namespace, calls.Place(kubeconfig, context), labels)
+        if authority and wait:
+            calls.wait_for_authority(store, authority, wait)
+        lines = calls.make_secrets(store, wanted)
     for line in lines or ["every Secret is there"]:
         say(line)
 

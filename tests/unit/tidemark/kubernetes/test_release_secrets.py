@@ -125,6 +125,22 @@ def test_given_secrets_are_read_and_never_changed() -> None:
     assert api.text("demo-client", "ca.crt") == "PEM\n"
 
 
+@pytest.mark.feature("SE29")
+def test_what_needs_the_authority_of_cert_manager_comes_when_it_is_there() -> None:
+    api = Secrets()
+    wanted = replace(WANTED, certificates={}, given=Given("", "", "demo-operator-tls"))
+    assert made(api, wanted) == [
+        "Secret demo-zookeeper-user made",
+        "Secret demo-admin made",
+        "Secret demo-operator-tls has no ca.crt yet: demo-client comes later",
+    ]
+    api.data["demo-operator-tls"] = {"ca.crt": base64.b64encode(b"PEM\n").decode()}
+    assert made(api, wanted) == ["Secret demo-client made"]
+    assert api.text("demo-client", "ca.crt") == "PEM\n"
+    api.data["demo-operator-tls"] = {"ca.crt": base64.b64encode(b"NEW\n").decode()}
+    assert made(api, wanted) == ["Secret demo-client changed"]
+
+
 @pytest.mark.feature("KU06")
 def test_a_given_secret_without_its_key_is_refused_by_name() -> None:
     api = Secrets()
