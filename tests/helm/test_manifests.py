@@ -61,7 +61,16 @@ def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["default", "one-node", "racks", "external-tls", "insecure", "given-secrets", "cert-manager"],
+    [
+        "default",
+        "one-node",
+        "racks",
+        "external-tls",
+        "insecure",
+        "given-secrets",
+        "cert-manager",
+        "provisioning",
+    ],
 )
 def test_manifests_are_as_they_were(name: str) -> None:
     """REWRITE=1 accepts a change; look at the difference before it is committed."""
@@ -144,7 +153,8 @@ def test_no_pod_has_a_token_but_the_roll_and_those_that_are_switched_on(values: 
         "given-secrets": {"renewal"},
     }
     found = {name.removesuffix("-1").rpartition("-")[2] for name in jobs - rolled}
-    assert found == makers - without.get(values.stem, set())
+    more = {"provisioning"} if values.stem == "provisioning" else set()
+    assert found == makers - without.get(values.stem, set()) | more
     chosen = yaml.safe_load(values.read_text()) or {}
     switched_on = {"rackAwareness": "demo-broker", "replaceLostNodes": "demo-controller"}
     wanted = {pod for key, pod in switched_on.items() if chosen.get(key, {}).get("enabled")}
@@ -450,6 +460,29 @@ def test_claims_outlive_the_release_and_its_pods() -> None:
         ("auth: {superUser: 'a:b'}", "at '/auth/superUser'"),
         ("auth: {mechanisms: [PLAIN]}", "at '/auth/mechanisms'"),
         ("image: {digest: latest}", "at '/image/digest'"),
+        ("provisioning: {topics: [{name: a}]}", "set it to true"),
+        (
+            "provisioning: {enabled: true, topics: [{name: a/b}]}",
+            "at '/provisioning/topics/0/name'",
+        ),
+        (
+            "provisioning: {enabled: true, topics: [{name: a, replicationFactor: 4}]}",
+            "a wants 4 replicas, but there are 3 brokers",
+        ),
+        (
+            "{auth: {enabled: false}, provisioning: {enabled: true, users: [{name: a}]}}",
+            "provisioning.acls need auth.enabled",
+        ),
+        ("provisioning: {enabled: true, users: [{name: a_b}]}", "give existingSecret"),
+        ("provisioning: {enabled: true, users: [{name: admin}]}", "admin is the super user"),
+        (
+            "provisioning: {enabled: true, acls: [{topic: a, operations: [read]}]}",
+            "missing property 'principal'",
+        ),
+        (
+            "provisioning: {users: [{name: a, acls: [{topic: a, operations: [go]}]}]}",
+            "at '/provisioning/users/0/acls/0",
+        ),
     ],
 )
 def test_values_that_cannot_work_are_refused(tmp_path: Path, values: str, reason: str) -> None:

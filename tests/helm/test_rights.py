@@ -10,11 +10,13 @@ from helm.chart import Manifest, named, pods, rendered
 from tidemark.cli.k8s import calls
 from tidemark.kubernetes.api import Document, KubernetesError, Request
 from tidemark.kubernetes.client_files import Addresses
+from tidemark.kubernetes.provisioning import ConfigMapNotes
 from tidemark.kubernetes.release_secrets import Given, SecretStore, Wanted, keep
 from tidemark.kubernetes.work import Surroundings, Work
 from tidemark.runtime.clock import Clock
 from unit.controller.admin.watched import Watched
 from unit.tidemark.kubernetes.memory_api import MemoryApi
+from unit.tidemark.kubernetes.test_provisioning import ConfigMaps
 from unit.tidemark.kubernetes.test_release_secrets import Secrets
 from virtual_time import run_virtual
 
@@ -70,11 +72,54 @@ class LimitedSecrets(Secrets):
         self.rules = role["rules"]
 
     def send(self, request: Request) -> Document:
-        verb, name = asked(request.method, request.path)[2], request.path.rpartition("/")[2]
-        for rule in self.rules:
-            if verb in rule["verbs"] and name in rule.get("resourceNames", [name]):
-                return super().send(request)
-        raise KubernetesError(403, "Forbidden", f"{verb} {name}")
+        check(self.rules, request)
+        return super().send(request)
+
+
+class LimitedConfigMaps(ConfigMaps):
+    """One ConfigMap, and rights of the caller to it by name."""
+
+    def __init__(self, role: Manifest) -> None:
+        super().__init__()
+        self.rules = role["rules"]
+
+    def send(self, request: Request) -> Document:
+        check(self.rules, request)
+        return super().send(request)
+
+
+def check(rules: list[Manifest], request: Request) -> None:
+    """Raise KubernetesError without a right to a request for an object of one kind."""
+    verb, name = asked(request.method, request.path)[2], request.path.rpartition("/")[2]
+    for rule in rules:
+        if verb in rule["verbs"] and name in rule.get("resourceNames", [name]):
+            return
+    raise KubernetesError(403, "Forbidden", f"{verb} {name}")
+
+
+@pytest.mark.feature("KU17", "KU20")
+def test_the_rights_of_provisioning_are_those_to_its_notes() -> None:
+    manifests = rendered(DEFAULT.with_name("provisioning.yaml"))
+    role = named(manifests, "Role", "demo-provisioning")
+    assert {tuple(rule["resources"]) for rule in role["rules"]} == {("configmaps",)}
+    (words,) = (
+        pod["spec"]["containers"][0]["command"]
+        for name, pod in pods(manifests)
+        if name == "demo-provisioning-1"
+    )
+    (name,) = (word.partition("=")[2] for word in words if word.startswith("--notes="))
+    api = LimitedConfigMaps(role)
+    for _ in range(2):
+        notes = ConfigMapNotes(api, "log", name, {})
+        notes.read()
+        notes.write(frozenset())
+    for rule in list(api.rules):
+        api.rules.remove(rule)
+        api.there = None
+        notes = ConfigMapNotes(api, "log", name, {})
+        with pytest.raises(KubernetesError, match=r"get|create"):
+            notes.write(notes.read())
+        api.rules.append(rule)
 
 
 @pytest.mark.feature("KU17", "SE29")

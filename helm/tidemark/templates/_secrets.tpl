@@ -66,6 +66,9 @@ subjects:
 {{- define "tidemark.secretNames" -}}
 {{- $name := include "tidemark.name" . -}}
 {{- $names := list (printf "%s-zookeeper-user" $name) (printf "%s-client" $name) (include "tidemark.passwordSecret" .) -}}
+{{- range include "tidemark.madeUsers" . | fromYamlArray -}}
+{{- $names = append $names (printf "%s-user-%s" $name .) -}}
+{{- end -}}
 {{- if .Values.tls.existingSecret -}}
 {{- $names = concat $names (list .Values.tls.existingSecret (printf "%s-operator-tls" $name)) -}}
 {{- else if .Values.tls.issuerRef.name -}}
@@ -126,6 +129,9 @@ spec:
         - --user={{ $v.auth.superUser }}
         {{- with $v.auth.existingSecret }}
         - --given-password={{ . }}
+        {{- end }}
+        {{- range include "tidemark.madeUsers" $root | fromYamlArray }}
+        - --secret-of={{ . }}
         {{- end }}
         {{- end }}
         {{- if $v.tls.existingSecret }}

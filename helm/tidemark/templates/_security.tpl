@@ -168,3 +168,50 @@
   secret: {secretName: {{ include "tidemark.passwordSecret" .root }}, defaultMode: 0440, items: [{key: password, path: password}]}
 {{- end }}
 {{- end -}}
+
+{{- /* Settings, mounts and volumes of a pod whose command line is a client with the login of the super user. */ -}}
+{{- define "tidemark.superUser" -}}
+{{- if .Values.tls.enabled -}}
+- {name: TIDEMARK_SECURITY_PROTOCOL, value: {{ ternary "SASL_SSL" "SSL" .Values.auth.enabled }}}
+- {name: TIDEMARK_SSL_CA_LOCATION, value: /etc/tidemark-certificate/ca.crt}
+{{- end }}
+{{- if .Values.auth.enabled }}
+- {name: TIDEMARK_SASL_MECHANISM, value: SCRAM-SHA-512}
+- {name: TIDEMARK_SASL_USERNAME, value: "{{ .Values.auth.superUser }}"}
+- {name: TIDEMARK_SASL_PASSWORD_FILE, value: /etc/tidemark-super-user/password}
+{{- end }}
+{{- end -}}
+
+{{- define "tidemark.superUserMounts" -}}
+{{- if .Values.tls.enabled -}}
+- {name: certificate, mountPath: /etc/tidemark-certificate, readOnly: true}
+{{- end }}
+{{- if .Values.auth.enabled }}
+- {name: super-user, mountPath: /etc/tidemark-super-user, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "tidemark.superUserVolumes" -}}
+{{- if .Values.tls.enabled -}}
+# The authority alone: this is a client.
+- name: certificate
+  secret: {secretName: {{ include "tidemark.certificateSecret" (dict "root" . "role" "operator") }}, defaultMode: 0440, items: [{key: ca.crt, path: ca.crt}]}
+{{- end }}
+{{- if .Values.auth.enabled }}
+- name: super-user
+  secret: {secretName: {{ include "tidemark.passwordSecret" . }}, defaultMode: 0440, items: [{key: password, path: password}]}
+{{- end }}
+{{- end -}}
+
+{{- /* Provisioned users whose Secrets the Job makes, as a list. */ -}}
+{{- define "tidemark.madeUsers" -}}
+{{- $names := list -}}
+{{- if .Values.provisioning.enabled -}}
+{{- range .Values.provisioning.users -}}
+{{- if not .existingSecret -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{ toYaml $names }}
+{{- end -}}

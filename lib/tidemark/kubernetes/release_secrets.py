@@ -18,6 +18,7 @@ from tidemark.runtime.certificate_authority import Authority, Identity
 
 CERTIFICATE_DAYS: Final = 365
 CERTIFICATE, KEY, CA = "tls.crt", "tls.key", "ca.crt"
+PASSWORD: Final = "password"
 OPERATOR: Final = "operator"
 """Component of the certificate that ``tidemark k8s`` shows to REST."""
 ZOOKEEPER_USER: Final = "tidemark"
@@ -54,6 +55,8 @@ class Wanted:
     addresses: Addresses
     certificates: Mapping[str, Sequence[str]]
     given: Given
+    users: Sequence[str] = ()
+    """Further users, each with a Secret of its own."""
 
 
 class SecretStore:
@@ -116,16 +119,27 @@ def keep(store: SecretStore, wanted: Wanted, now_ms: WallMs) -> list[str]:
     if wanted.user:
         name = wanted.given.password or f"{wanted.name}-admin"
         if not wanted.given.password:
-            done.once(name, {"password": _password().encode()})
-        password = done.given(name, "password").decode().strip()
+            done.once(name, {PASSWORD: _password().encode()})
+        for user in wanted.users:
+            done.once(user_secret(wanted.name, user), {PASSWORD: _password().encode()})
         if wanted.given.authority and not authority:
             done.lines.append(
-                f"Secret {wanted.given.authority} has no {CA} yet: {wanted.name}-client comes later"
+                f"Secret {wanted.given.authority} has no {CA} yet: configurations of clients come"
+                " later"
             )
             return done.lines
-        files = client_files(wanted.addresses, wanted.user, password, authority.decode())
-        done.same(f"{wanted.name}-client", {key: text.encode() for key, text in files.items()})
+        files = done.client_files(wanted, wanted.user, name, authority)
+        done.same(f"{wanted.name}-client", files)
+        for user in wanted.users:
+            secret = user_secret(wanted.name, user)
+            kept = {PASSWORD: done.given(secret, PASSWORD)}
+            done.same(secret, kept | done.client_files(wanted, user, secret, authority))
     return done.lines
+
+
+def user_secret(name: str, user: str) -> str:
+    """Return the name of a user's Secret."""
+    return f"{name}-user-{user}"
 
 
 class _Keeper(NamedTuple):
@@ -168,6 +182,12 @@ class _Keeper(NamedTuple):
         found = self.store.read(name)
         if found != content:
             self._write(name, content, found)
+
+    def client_files(self, wanted: Wanted, user: str, secret: str, authority: bytes) -> Content:
+        """Return configurations of clients that log in with the password in a Secret."""
+        password = self.given(secret, PASSWORD).decode().strip()
+        files = client_files(wanted.addresses, user, password, authority.decode())
+        return {key: text.encode() for key, text in files.items()}
 
     def given(self, name: str, key: str) -> bytes:
         """Return a key of a Secret. Raises KubernetesError, with what is missing."""

@@ -1,12 +1,22 @@
 """``tidemark k8s``: a release of the chart on Kubernetes. Commands import their work when run."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tidemark.cli.apps import command_group
 from tidemark.cli.failure import CommandError
-from tidemark.cli.output import OutputFormat, OutputOption, YesOption, confirm, print_rows, say
+from tidemark.cli.output import (
+    BootstrapOption,
+    OutputFormat,
+    OutputOption,
+    YesOption,
+    bootstrap_for,
+    confirm,
+    print_rows,
+    say,
+)
 from tidemark.runtime.exit_codes import ExitCode
 
 app = command_group("Show a release of the Helm chart, restart its pods, replace a lost node.")
@@ -173,6 +183,10 @@ def make_secrets(
             "--authority", metavar="SECRET", help="Secret of cert-manager, with ca.crt for clients."
         ),
     ] = "",
+    users: Annotated[
+        list[str] | None,
+        typer.Option("--secret-of", metavar="USER", help="Further user, with a Secret of its own."),
+    ] = None,
     wait: Annotated[
         float, typer.Option("--wait", min=0, metavar="SECONDS", help="Wait for the authority.")
     ] = 0,
@@ -196,6 +210,7 @@ def make_secrets(
         Addresses(bootstrap, grpc_bootstrap),
         calls.read_certificates(certificates or ()),
         Given(given_certificate, given_password, authority),
+        users or (),
     )
     labels = {"app.kubernetes.io/name": "tidemark", "app.kubernetes.io/instance": release}
     with calls.failures(release, namespace):
@@ -204,6 +219,47 @@ def make_secrets(
             calls.wait_for_authority(store, authority, wait)
         lines = calls.make_secrets(store, wanted)
     for line in lines or ["every Secret is there"]:
+        say(line)
+
+
+@app.command()
+def provision(
+    release: ReleaseArgument,
+    *,
+    file: Annotated[
+        Path, typer.Option("--file", metavar="PATH", help="Topics, users and ACLs, as YAML.")
+    ],
+    passwords: Annotated[
+        Path | None,
+        typer.Option(
+            "--passwords", metavar="DIRECTORY", help="A file with the password for each user."
+        ),
+    ] = None,
+    notes: Annotated[
+        str, typer.Option("--notes", metavar="CONFIGMAP", help="Where made ACLs are noted.")
+    ],
+    bootstrap: BootstrapOption = None,
+    timeout: TimeoutOption = None,
+    namespace: NamespaceOption = "default",
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+) -> None:
+    """Make the topics, users and ACLs that are missing, and alter those that differ. A Job of the
+    chart runs it.
+
+    Topics and users stay when they are no longer wanted; ACLs that an earlier run has made are
+    removed. Partitions are only added. It waits for brokers, and may be run again at any time.
+    """
+    from tidemark.cli.k8s import calls, provisioning
+
+    labels = {"app.kubernetes.io/name": "tidemark", "app.kubernetes.io/instance": release}
+    with calls.failures(release, namespace):
+        api = calls.open_api(calls.Place(kubeconfig, context))
+        lines = provisioning.provision(
+            provisioning.Task(file, passwords, bootstrap_for(bootstrap), timeout),
+            provisioning.notes_of(api, namespace, notes, labels),
+        )
+    for line in lines or ["topics, users and ACLs are as they are wanted"]:
         say(line)
 
 

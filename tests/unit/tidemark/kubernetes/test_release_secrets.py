@@ -132,13 +132,28 @@ def test_what_needs_the_authority_of_cert_manager_comes_when_it_is_there() -> No
     assert made(api, wanted) == [
         "Secret demo-zookeeper-user made",
         "Secret demo-admin made",
-        "Secret demo-operator-tls has no ca.crt yet: demo-client comes later",
+        "Secret demo-operator-tls has no ca.crt yet: configurations of clients come later",
     ]
     api.data["demo-operator-tls"] = {"ca.crt": base64.b64encode(b"PEM\n").decode()}
     assert made(api, wanted) == ["Secret demo-client made"]
     assert api.text("demo-client", "ca.crt") == "PEM\n"
     api.data["demo-operator-tls"] = {"ca.crt": base64.b64encode(b"NEW\n").decode()}
     assert made(api, wanted) == ["Secret demo-client changed"]
+
+
+@pytest.mark.feature("KU20")
+def test_a_further_user_has_a_secret_whose_password_is_kept() -> None:
+    api = Secrets()
+    wanted = replace(WANTED, users=("alice",))
+    assert "Secret demo-user-alice made" in made(api, wanted)
+    password = api.text("demo-user-alice", "password")
+    assert f'username="alice" password="{password}"' in api.text(
+        "demo-user-alice", "client.properties"
+    )
+    assert made(api, wanted) == []
+    api.data["demo-user-alice"]["password"] = base64.b64encode(b"changed").decode()
+    assert made(api, wanted) == ["Secret demo-user-alice changed"]
+    assert 'password="changed"' in api.text("demo-user-alice", "client.properties")
 
 
 @pytest.mark.feature("KU06")
