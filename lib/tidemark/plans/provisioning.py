@@ -47,7 +47,7 @@ class FoundTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be there. A number of -1 in a topic is the cluster's default."""
+    """Topics, users and ACLs that are to be there. A number of -1 is the cluster's default."""
 
     topics: tuple[NewTopic, ...] = ()
     users: tuple[str, ...] = ()
@@ -56,8 +56,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is there, of what is wanted. ``users`` log in with their passwords. ``made``: ACLs that
-    earlier runs have made.
+    """Topics, users and ACLs that are there. ``users``: those that log in with their passwords.
+    ``made``: ACLs that earlier runs have made.
     """
 
     topics: Mapping[str, FoundTopic]
