@@ -18,7 +18,7 @@ FAULTS ?=
 S ?=
 REWRITE ?=
 # They need Maven or Go, and a registry once: not part of `make test`.
-JAVA_TESTS := tests/conformance/test_kafka_reference.py tests/conformance/test_java_clients.py tests/conformance/test_kafka_tools.py tests/conformance/test_secure_tools.py tests/conformance/test_java_share_groups.py tests/conformance/test_go_share_groups.py tests/conformance/test_kafka_streams.py tests/conformance/spark
+JAVA_TESTS := tests/conformance/test_kafka_reference.py tests/conformance/test_java_clients.py tests/conformance/test_kafka_tools.py tests/conformance/test_secure_tools.py tests/conformance/test_logins.py tests/conformance/test_java_share_groups.py tests/conformance/test_go_share_groups.py tests/conformance/test_kafka_streams.py tests/conformance/spark
 # Compiled modules are kept: every test and every service would otherwise compile the same code again.
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)

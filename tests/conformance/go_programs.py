@@ -44,7 +44,7 @@ def build(directory: Path) -> GoProgram:
     """Compile; without a network if an earlier build left the modules."""
     if shutil.which("go") is None:
         pytest.skip("go is not installed")
-    path = directory / "share-members"
+    path = directory / "franz-go-clients"
     built = subprocess.run(
         ["go", "build", "-trimpath", "-o", str(path), "."],
         cwd=PROJECT,

@@ -1,4 +1,4 @@
-// Members of a share group with franz-go, for the conformance tests.
+// Members of a share group, and clients that log in, with franz-go, for the conformance tests.
 //
 // Each line of the output is one fact: a name, a tab, a value.
 package main
@@ -26,8 +26,12 @@ const (
 )
 
 func main() {
+	if len(os.Args) == 4 && os.Args[1] == "login" {
+		logIn(os.Args[2], os.Args[3])
+		return
+	}
 	if len(os.Args) != 5 {
-		fail("arguments: ways|read BOOTSTRAP TOPIC GROUP")
+		fail("arguments: ways|read BOOTSTRAP TOPIC GROUP, or login FILE TOPIC")
 	}
 	bootstrap, topic, group := os.Args[2], os.Args[3], os.Args[4]
 	switch os.Args[1] {
