@@ -13,7 +13,18 @@ import sys
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
@@ -117,6 +128,8 @@ class ServiceConfig(BaseSettings):
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", validate_default=True, coerce_numbers_to_str=True
     )
+    kafka_keys_replaced: ClassVar[Mapping[str, str]] = {}
+    """Keys of Kafka that do not exist here, by field name, and what to set instead."""
 
     log_level: LogLevel = Field(
         default="INFO",
@@ -394,10 +407,14 @@ def _unknown_keys(config_class: type[ServiceConfig], settings: Mapping[str, _Set
     for name, item in settings.items():
         if name in config_class.model_fields:
             continue
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        hint = f"did you mean {dotted(near[0])}?" if near else "--help lists every key"
+        hint = config_class.kafka_keys_replaced.get(name) or _similar(name, known)
         problems.append(f"unknown key: {item.origin}; {hint}")
     return problems
+
+
+def _similar(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"did you mean {dotted(near[0])}?" if near else "--help lists every key"
 
 
 def _bad_values(

@@ -1,6 +1,7 @@
 """Options of a broker's listeners: addresses, protocols, and what fits together."""
 
 from collections.abc import Mapping
+from typing import ClassVar, Final
 
 from pydantic import Field, model_validator
 from tidemark.model.metadata import (
@@ -18,9 +19,27 @@ from broker.listener_address import PROTOCOLS, SASL_SSL, Listener, protocol_name
 from broker.login_config import OAUTHBEARER, ONLY_WITH_TLS
 from broker.security_config import ListenerSecurityConfig
 
+_MUTUAL_TLS: Final = (
+    f"give it {SSL} in listener.security.protocol.map, and"
+    f" listener.name.{INTERNAL_LISTENER.lower()}.ssl.client.auth=required (mutual TLS)"
+)
+_BETWEEN_BROKERS: Final = (
+    f"brokers replicate over the listener {INTERNAL_LISTENER}, with certificates instead of"
+    f" passwords: {_MUTUAL_TLS}"
+)
+
 
 class ListenersConfig(ListenerSecurityConfig, AuthorizationConfig):
     """Options of all listeners."""
+
+    kafka_keys_replaced: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        (
+            "security_inter_broker_protocol",
+            "inter_broker_listener_name",
+            "sasl_mechanism_inter_broker_protocol",
+        ),
+        _BETWEEN_BROKERS,
+    )
 
     listeners: CommaList = Field(
         ("CLIENT://127.0.0.1:9092",),
@@ -87,8 +106,8 @@ class ListenersConfig(ListenerSecurityConfig, AuthorizationConfig):
         """Raise ValueError if brokers could not replicate over a listener."""
         if listener.speaks_sasl:
             raise ValueError(
-                f"listener {listener.name}: brokers do not log in with one another; give it {SSL},"
-                f" and ssl.client.auth=required, or {PLAINTEXT} in a private network"
+                f"listener {listener.name}: brokers have certificates instead of passwords;"
+                f" {_MUTUAL_TLS}, or {PLAINTEXT} in a private network"
             )
         required = self.security_of(listener.name).ssl_client_auth == "required"
         if listener.speaks_tls and self.authorizer_class_name and not required:

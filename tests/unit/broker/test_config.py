@@ -89,7 +89,9 @@ def test_a_listener_speaks_tls_by_the_map_or_by_its_name() -> None:
         ({"listener_security_protocol_map": "OTHER:SSL"}, "names ['OTHER'], which listeners does"),
         (
             {"listeners": "INTERNAL://h:1", "listener_security_protocol_map": "INTERNAL:SASL_SSL"},
-            "listener INTERNAL: brokers do not log in with one another",
+            "listener INTERNAL: brokers have certificates instead of passwords; give it SSL in"
+            " listener.security.protocol.map, and listener.name.internal.ssl.client.auth=required"
+            " (mutual TLS)",
         ),
     ],
 )
@@ -98,6 +100,25 @@ def test_protocols_that_cannot_be_are_refused_and_say_why(
 ) -> None:
     with pytest.raises(ValidationError, match=re.escape(why)):
         config(**settings)
+
+
+@pytest.mark.feature("SE09")
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "security.inter.broker.protocol=SASL_SSL",
+        "inter.broker.listener.name=SAFE",
+        "sasl.mechanism.inter.broker.protocol=PLAIN",
+    ],
+)
+def test_who_sets_kafkas_keys_for_brokers_is_shown_the_listener_and_mutual_tls(
+    setting: str,
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(BrokerConfig, ["--broker.id", "1", f"--{setting}"], "TIDEMARK_BROKER_", {})
+    (problem,) = refused.value.problems
+    for words in (f"unknown key: --{setting.partition('=')[0]}", "listener INTERNAL", "mutual TLS"):
+        assert words in problem
 
 
 @pytest.mark.feature("SE07")
