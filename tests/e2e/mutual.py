@@ -87,9 +87,14 @@ class MutualCluster(Cluster):
         self._authority.cert_pem.write_to_path(str(self._ca))
         self.node = self.identity(NODE)
         self.secure_port = free_port()
+        brokers = [one.name for one in layout.members() if one.kind == "broker"]
+        self.clients_ports = {name: free_port() for name in brokers}
+        """Ports of the listener GRPC, for clients with certificates."""
         self.digest_file = directory / "digest"
         self.digest_file.write_text(f"{DIGEST}\n", encoding="utf-8")
         super().__init__(layout, overrides=self._options())
+        for name, port in self.clients_ports.items():
+            self.configure(name, self._clients_over_grpc(name, port))
 
     def identity(self, name: str) -> Identity:
         """A new identity of the cluster's authority."""
@@ -110,12 +115,28 @@ class MutualCluster(Cluster):
         broker = {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
+            "audit.sinks": "log",
+            "audit.interval.ms": "200",
+            "log.format": "json",
             "listener.security.protocol.map": "INTERNAL:SSL",
             "listener.name.internal.ssl.client.auth": "required",
             "listener.name.internal.ssl.principal.mapping.rules": FIRST_NAME,
             **self.node.options("listener.name.internal.ssl"),
         }
         return {kind: {**common, **(broker if kind == "broker" else {})} for kind in KINDS}
+
+    def _clients_over_grpc(self, broker: str, port: int) -> Config:
+        """Return the options of the listener GRPC."""
+        ports = self.layout.member(broker).ports
+        listeners = {"CLIENT": ports["client"], "INTERNAL": ports["internal"]}
+        listeners["GRPC"] = port
+        return {
+            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items()),
+            "listener.security.protocol.map": "INTERNAL:SSL,GRPC:SSL",
+            "listener.name.grpc.ssl.client.auth": "required",
+            "listener.name.grpc.ssl.principal.mapping.rules": FIRST_NAME,
+            **self.node.options("listener.name.grpc.ssl"),
+        }
 
     def _argv(self, member: Member) -> list[str]:
         """Give ZooKeeper a second port, with TLS and for clients with a certificate only."""

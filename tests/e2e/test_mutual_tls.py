@@ -149,6 +149,39 @@ def test_a_client_over_grpc_may_do_what_acls_allow_its_certificate(cluster: Mutu
         producer.send("orders", b"not mine")
 
 
+@pytest.mark.feature("SE23", "SE30")
+@pytest.mark.parametrize("server", ["grpc.listen", "GRPC"])
+def test_the_audit_has_a_client_over_grpc_once_for_each_connection(
+    cluster: MutualCluster, server: str
+) -> None:
+    own = cluster.layout.member("broker-1").ports["grpc"]
+    of_clients = cluster.clients_ports["broker-1"]
+    address = f"{HOST}:{own if server == 'grpc.listen' else of_clients}"
+    user = f"carol-{server.partition('.')[0].lower()}"
+    allow(cluster, user, "orders")
+    sent = 20
+
+    def logins() -> list[int]:
+        lines = cluster.log("broker-1").splitlines()
+        events = [json.loads(json.loads(one)["event"]) for one in lines if '"event"' in one]
+        return [
+            one["count"]
+            for one in events
+            if one["class_uid"] == 3_002
+            and (one["service"]["name"], one["user"]["name"]) == (server, user)
+            and one["status"] == "Success"
+        ]
+
+    settings = cluster.identity(user).client()
+    with sync.Producer(address, transport="grpc", **settings) as producer:
+        producer.send("orders", b"mine")
+    with sync.Consumer(address, transport="grpc", **settings) as consumer:
+        for _ in range(sent):
+            consumer.beginning_offsets([("orders", 0)])
+        wait_for(lambda: sum(logins()) >= 2)
+    assert sum(logins()) < sent
+
+
 def shown_serial(cluster: MutualCluster, name: str) -> int:
     """Serial number of the certificate that a process shows to a new connection."""
     context = ssl.create_default_context(cafile=cluster.node.ca)

@@ -12,6 +12,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from tidemark.protocol.audit import NoteLogin, no_note
+from tidemark.runtime.access.certificate_logins import GRPC_OF_PROCESSES, CertificateLogins
 from tidemark.runtime.cluster_config import ClusterConfig
 from tidemark.runtime.ops_http import AddressTakenError
 from tidemark.runtime.peers import FindsPeers, PeerGate, Peers
@@ -29,9 +31,16 @@ class MakeGrpcServer(Protocol):
     """``make_grpc_server``, as services use it."""
 
     def __call__(
-        self, listen: str, service_names: Sequence[str], register: Callable[[Any], None]
+        self,
+        listen: str,
+        service_names: Sequence[str],
+        register: Callable[[Any], None],
+        *,
+        note_login: NoteLogin = ...,
     ) -> "GrpcServer":
-        """Make a server; ``register`` adds the servicers."""
+        """Make a server; ``register`` adds the servicers, ``note_login`` notes logins of clients
+        with certificates.
+        """
 
 
 class _CallerLeft(logging.Filter):
@@ -158,8 +167,13 @@ def make_grpc_server(
     message_bytes_max: int = MESSAGE_BYTES_MAX,
     credentials: grpc.ServerCredentials | None = None,
     peers: FindsPeers | None = None,
+    note_login: NoteLogin = no_note,
 ) -> GrpcServer:
-    """Return a server with its services; ``register(grpc_server)`` adds the servicers."""
+    """Return a server with its services; ``register(grpc_server)`` adds the servicers. Where
+    ``peers`` checks callers, ``note_login`` notes the logins of those who are no processes.
+    """
+    if peers is not None:
+        peers = CertificateLogins(peers, GRPC_OF_PROCESSES, note_login)
     server = GrpcServer(
         listen,
         service_names,
@@ -181,7 +195,9 @@ def make_client_server(
 ) -> GrpcServer:
     """Return a server for clients, who are what ``peers`` finds. Raises TlsError."""
     credentials = None if tls is None else tls.credentials()
-    return make_grpc_server(listen, service_names, register, credentials=credentials, peers=peers)
+    server = GrpcServer(listen, service_names, credentials=credentials, peers=peers)
+    register(server.grpc)
+    return server
 
 
 def make_secured_server(config: ClusterConfig, *, takes_clients: bool) -> MakeGrpcServer:

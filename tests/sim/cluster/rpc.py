@@ -138,7 +138,9 @@ class SimGrpcServer:
 def grpc_server_maker(address: str, services: dict[str, Any]) -> Callable[..., SimGrpcServer]:
     """Return the function with which a process makes its server, reached at ``address``."""
 
-    def make(_listen: str, _names: Sequence[str], register: Callable[[Any], None]) -> SimGrpcServer:
+    def make(
+        _listen: str, _names: Sequence[str], register: Callable[[Any], None], **_: object
+    ) -> SimGrpcServer:
         server = SimGrpcServer(address, services)
         register(server)
         return server

@@ -171,7 +171,10 @@ class BrokerService:
 
     def _grpc(self, services: GrpcServices) -> AbstractAsyncContextManager[ServesGrpc]:
         listen = self.server.config.grpc_listen
-        return self._seams.make_grpc_server(listen, SERVICE_NAMES, services.register)
+        note = self.server.logins.note_login
+        return self._seams.make_grpc_server(
+            listen, SERVICE_NAMES, services.register, note_login=note
+        )
 
     def _grpc_of_clients(
         self, services: GrpcServices, listener: Listener

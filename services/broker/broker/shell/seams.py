@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from tidemark.protocol.audit import NoteLogin
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.controller_client import ControllerClient
@@ -46,9 +47,16 @@ class MakeGrpcServer(Protocol):
     """``make_grpc_server``, as far as a broker uses it."""
 
     def __call__(
-        self, listen: str, service_names: Sequence[str], register: Callable[[Any], None]
+        self,
+        listen: str,
+        service_names: Sequence[str],
+        register: Callable[[Any], None],
+        *,
+        note_login: NoteLogin = ...,
     ) -> AbstractAsyncContextManager[ServesGrpc]:
-        """Make a server that serves within its context; ``register`` adds the servicers."""
+        """Make a server that serves within its context; ``register`` adds the servicers,
+        ``note_login`` notes logins of clients with certificates.
+        """
 
 
 class ServesClients(ServesGrpc, Protocol):

@@ -9,6 +9,7 @@ from typing import Final
 from tidemark.model.scram import MECHANISM_NAMES, UserCredentials
 from tidemark.protocol.audit import NoteLogin
 from tidemark.runtime.access.bearer_check import BearerCheck
+from tidemark.runtime.access.certificate_logins import CertificateLogins
 from tidemark.runtime.access.grpc_logins import GrpcLogins
 from tidemark.runtime.access.header_logins import BASIC, BEARER, HeaderLogins
 from tidemark.runtime.access.key_set import KeySetCache, fetch_from
@@ -41,7 +42,7 @@ class Logins:
         counters: BrokerCounters,
         note_login: NoteLogin,
     ) -> None:
-        self._note_login = note_login
+        self.note_login = note_login
         self._config = facts.config
         self._metadata = metadata
         self._clock = facts.clock
@@ -70,21 +71,24 @@ class Logins:
             self._clock,
             self._counters,
             listener=listener.name,
-            note_login=self._note_login,
+            note_login=self.note_login,
         )
 
     def grpc_peers(self, listener: Listener) -> FindsPeers:
         """Return the check of callers of the listener GRPC."""
         config, security = self._config, self._config.security_of(listener.name)
+        has_certificates = listener.speaks_tls and security.ssl_client_auth == "required"
+        if not listener.speaks_sasl and not has_certificates:
+            return AnonymousPeers()
+        counts = self._counters.logins_of(listener.name)
         if not listener.speaks_sasl:
-            if security.ssl_client_auth != "required" or not listener.speaks_tls:
-                return AnonymousPeers()
             rules = security.ssl_principal_mapping_rules
-            return Peers(rules, frozenset(), takes_clients=True)
+            by_certificate = Peers(rules, frozenset(), takes_clients=True)
+            return CertificateLogins(by_certificate, listener.name, self.note_login, counts)
         schemes = tuple(_SCHEMES[one] for one in config.mechanisms_of(listener))
-        tokens, counts = self._token_check(listener), self._counters.logins_of(listener.name)
+        tokens = self._token_check(listener)
         of_headers = HeaderLogins(
-            listener.name, schemes, self._users, tokens, self._clock, self._note_login
+            listener.name, schemes, self._users, tokens, self._clock, self.note_login
         )
         return GrpcLogins(
             of_headers,
