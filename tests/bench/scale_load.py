@@ -9,37 +9,24 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
+from bench.fetch_session import FetchSession
 from bench.transactions_wire import (
     PRODUCE_VERSION,
-    Link,
     Loop,
     ProduceTemplate,
     StampedBatch,
-    frame_of,
     init_producer,
     read_stamp_ns,
     refused_partitions,
     stamped_batch,
 )
-from tidemark.codec.record_batch import iterate_headers
+from tidemark.codec.record_batch import BatchHeader
 from tidemark.kafka.apis import ApiKey
-from tidemark.kafka.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    read_fetch_response,
-    write_fetch_request,
-)
-from tidemark.model.errors import ErrorCode
 
-FETCH_VERSION: Final = 12
-WAIT_MS: Final = 500
-PARTITION_BYTES_MAX: Final = 1 << 20
-FETCH_BYTES_MAX: Final = 8 << 20
 _DRAIN_S: Final = 60.0
 
 Led = dict[str, list[int]]
@@ -134,86 +121,31 @@ class TopicProducer:
             self.is_over = True
 
 
-class SessionReader:
-    """One fetch session of a consumer with one broker (KIP-227), one fetch at a time."""
-
-    def __init__(
-        self, topic: str, offsets: dict[int, int], link: Link, found: ScaleOutcome, stamp: int
-    ) -> None:
-        self._topic, self._offsets, self._link, self._found = topic, offsets, link, found
-        self._stamp_position = stamp
-        self._moved = set(offsets)
-        self._session = (0, 0)
-
-    def fetch(self) -> None:
-        """Ask for what has moved since the last fetch; for all in the first."""
-        wanted = [
-            FetchPartition(one, -1, self._offsets[one], -1, -1, PARTITION_BYTES_MAX)
-            for one in sorted(self._moved)
-        ]
-        self._moved.clear()
-        request = FetchRequest(
-            replica_id=-1,
-            replica_epoch=-1,
-            wait_ms_max=WAIT_MS,
-            bytes_min=1,
-            bytes_max=FETCH_BYTES_MAX,
-            isolation_level=0,
-            session_id=self._session[0],
-            session_epoch=self._session[1],
-            topics=[FetchTopic(self._topic, bytes(16), wanted)] if wanted else [],
-            forgotten=[],
-            rack_id="",
-            cluster_id=None,
-        )
-        frame = frame_of(ApiKey.FETCH, FETCH_VERSION, write_fetch_request(FETCH_VERSION, request))
-        self._link.ask(ApiKey.FETCH, FETCH_VERSION, frame, self._on_answer)
-
-    def _on_answer(self, body: memoryview) -> None:
-        answer = read_fetch_response(body, FETCH_VERSION)
-        if answer.error_code:
-            raise ConnectionError(f"Fetch: {ErrorCode(answer.error_code).name}")
-        if not answer.session_id:
-            raise ConnectionError("no room for another fetch session")
-        self._session = (answer.session_id, self._session[1] + 1)
-        now_ns = time.monotonic_ns()
-        for topic in answer.topics:
-            for result, records in topic.partitions:
-                if result.error_code:
-                    raise ConnectionError(f"{result.partition}: {result}")
-                if records:
-                    self._take(result.partition, records, now_ns)
-        self._found.fetches += 1
-        self.fetch()
-
-    def _take(self, partition: int, records: memoryview, now_ns: int) -> None:
-        self._moved.add(partition)
-        for position, header in iterate_headers(records):
-            self._offsets[partition] = header.last_offset + 1
-            batch = records[position : position + header.size_bytes]
-            created_ns = read_stamp_ns(batch, self._stamp_position)
-            self._found.received_ms.append((now_ns - created_ns) / 1e6)
-
-
-def readers(
-    plan: ScalePlan, loop: Loop, found: ScaleOutcome, stamp: int
-) -> Iterator[SessionReader]:
-    """Yield the sessions of all consumers, each with connections of its own."""
+def sessions(
+    plan: ScalePlan, loop: Loop, on_batch: Callable[[memoryview, BatchHeader], None]
+) -> Iterator[FetchSession]:
+    """Yield the fetch sessions of all consumers, each with a connection of its own."""
     for topic, led in plan.topics.items():
         offsets = plan.offsets[topic]
         for number in range(plan.consumers_of_topic):
             for port, partitions in led.items():
                 own = {one: offsets[one] for one in partitions[number :: plan.consumers_of_topic]}
                 if own:
-                    yield SessionReader(topic, own, loop.link(int(port)), found, stamp)
+                    yield FetchSession(loop.link(int(port)), topic, own, on_batch)
 
 
 def run_scale(plan: ScalePlan) -> ScaleOutcome:
     """Run until every batch is acknowledged and read. Raises ConnectionError, TimeoutError."""
     loop, found = Loop(), ScaleOutcome()
     batch = stamped_batch(max(plan.batch_bytes, 1), transactional=False)
-    for reader in readers(plan, loop, found, batch.stamp_position):
-        reader.fetch()
+
+    def received(data: memoryview, _: BatchHeader) -> None:
+        created_ns = read_stamp_ns(data, batch.stamp_position)
+        found.received_ms.append((time.monotonic_ns() - created_ns) / 1e6)
+
+    consumers = list(sessions(plan, loop, received))
+    for session in consumers:
+        session.fetch()
     producers = []
     if plan.rate_mb_s:
         producers = [TopicProducer(plan, topic, loop, batch, found) for topic in plan.topics]
@@ -233,6 +165,7 @@ def run_scale(plan: ScalePlan) -> ScaleOutcome:
     else:
         loop.run(lambda: time.monotonic() >= start + plan.seconds, within_s=plan.seconds + _DRAIN_S)
     found.load_cpu_s = time.process_time() - cpu
+    found.fetches = sum(one.fetches for one in consumers)
     loop.close()
     return found
 
