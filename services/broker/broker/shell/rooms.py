@@ -396,6 +396,7 @@ def build_shares(
         state=state,
         keys=keys,
         copier=copier,
+        has_lease=partitions.has_lease,
     )
     kinds = Kind.PARTITIONS | Kind.TOPICS_DELETED | Kind.GROUP_CONFIGS
     metadata.subscribe(SHARES, kinds, shares.follow)

@@ -249,6 +249,8 @@ class ShareFetch:
         plan = held.share.plan_read(now, member)
         if plan is None or plan.first_offset >= held.readable_end:
             return NOTHING  # the usual case, of partitions without traffic
+        if not shares.may_deliver(held):
+            return NOTHING
         wanted = Wanted(member, turn.records_max, terms.batch_records_max, terms.mode)
         for _ in range(READS_MAX):
             read = None if plan is None else self._parts.reader.read(held, plan, turn)

@@ -1,7 +1,7 @@
 """SharePartitions: the share-partitions of this broker, and the sessions of their members."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tidemark.model.errors import ErrorCode
@@ -55,7 +55,9 @@ class SharePartitions:
         state: ShareState,
         keys: BatchKeys,
         copier: LetterCopier,
+        has_lease: Callable[[], bool],
     ) -> None:
+        """``has_lease`` returns True while no other broker can lead what this one leads."""
         config = facts.config
         self.sessions = ShareSessions(
             sessions_max=config.group_share_max_share_sessions,
@@ -82,6 +84,7 @@ class SharePartitions:
         self._table = table
         self._clock = facts.clock
         self._dice = facts.dice
+        self._has_lease = has_lease
         self._groups: dict[str, dict[PartitionKey, HeldShare]] = {}
         self._configs: dict[str, tuple[Mapping[str, str], ShareGroupConfig]] = {}
         """Configuration in force by group, with what the group sets, as the metadata have it."""
@@ -144,6 +147,14 @@ class SharePartitions:
             return hosted
         refused = hosted.partition.epoch_refused(-1)
         return hosted if refused is None else refused.error_code
+
+    def may_deliver(self, held: HeldShare) -> bool:
+        """Return True while no other leader can have delivered the records. A broker that stood
+        still for long may be a former leader that does not know it: what members have acknowledged
+        at the next one would come again.
+        """
+        commitment = held.hosted.partition.commitment
+        return commitment.is_only_leader(has_lease=self._has_lease())
 
     def _make(self, group_id: str, key: PartitionKey, hosted: HostedPartition) -> HeldShare:
         config = self.config_of(group_id)

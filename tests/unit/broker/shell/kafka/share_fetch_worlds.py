@@ -5,6 +5,7 @@ a share-coordinator keeps: on a virtual loop, without sockets.
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -17,7 +18,7 @@ from tidemark.kafka.headers import RequestHeader
 from tidemark.kafka.long_tail import read_response, write_request
 from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import LeaderEpoch, Offset
+from tidemark.model.ids import LeaderEpoch, Offset, PartitionEpoch
 from tidemark.model.share_state import (
     UNKNOWN_START,
     ReadState,
@@ -177,6 +178,16 @@ class ShareFetchWorld(World):
     def lead(self, leader: int, epoch: int) -> None:
         """Another leader, or another epoch of this one."""
         self.show(topic(leader=ME if leader == ME else OTHER, epoch=epoch))
+        self.configure()
+
+    def add_replica(self) -> None:
+        """Another broker is in sync, which may be elected."""
+        alone = topic()
+        (one,) = alone.partitions
+        both = replace(
+            one, replicas=(ME, OTHER), isr=(ME, OTHER), partition_epoch=PartitionEpoch(1)
+        )
+        self.show(replace(alone, partitions=(both,)))
         self.configure()
 
     @property

@@ -79,6 +79,30 @@ def test_a_fetch_waits_for_records() -> None:
     play(scenario)
 
 
+def test_a_leader_that_may_have_been_replaced_delivers_nothing() -> None:
+    lease = [True]
+
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3)
+        assert await member.take(0, wait_ms=500) == [(0, 2, 1)]
+        assert await member.acknowledge((0, 2, RELEASE)) is NONE
+        world.add_replica()
+        lease[0] = False
+        assert await member.take(0, wait_ms=500) == []
+        lease[0] = True
+        assert await member.take(0, wait_ms=500) == [(0, 2, 2)]
+
+    play(scenario, has_lease=lambda: lease[0])
+
+
+def test_a_leader_that_alone_is_in_sync_delivers_without_a_lease() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3)
+        assert await member.take(0, wait_ms=500) == [(0, 2, 1)]
+
+    play(scenario, has_lease=lambda: False)
+
+
 def test_a_fetch_without_records_is_answered_at_its_deadline() -> None:
     async def scenario(_: ShareFetchWorld, member: Member) -> None:
         begin = seconds()
