@@ -75,6 +75,7 @@ share-coordinator: {values: shareCoordinator, id: coordinator.id, grpc: 19290, p
   "zookeeper.connect" (include "tidemark.zookeeper" .root)
   "log.format" "json"
   "ops.listen" "0.0.0.0:9392"
+  "zookeeper.connect.timeout.ms" 86400000
   "grpc.listen" (printf "0.0.0.0:%d" (int .grpc))
   "shutdown.deadline.ms" (mul 1000 (sub $grace 10)) -}}
 {{- $factor := int $v.replication.factor -}}

@@ -160,6 +160,12 @@ class ServiceConfig(BaseSettings):
         le=120_000,
         description="ZooKeeper ends a session without a heartbeat after this time",
     )
+    zookeeper_connect_timeout_ms: int = Field(
+        default=30_000,
+        ge=100,
+        le=604_800_000,
+        description="time to wait for ZooKeeper at the start, after which the process ends with 69",
+    )
     shutdown_deadline_ms: int = Field(
         default=20_000,
         ge=0,

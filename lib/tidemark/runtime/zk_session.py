@@ -198,26 +198,37 @@ class ZkSession:
         self._client.start_async()
         try:
             async with asyncio.timeout(timeout_s):
-                await self.wait_connected()
-                await self.ensure_path("/")
-                await self.get("/")  # creating needs no right to read; all others do
+                while not await self._has_chroot():
+                    pass
         except TimeoutError:
             await self.stop()
             raise ZkUnavailableError(
                 f"no ZooKeeper server of {self.connect} answered within {timeout_s:g} s:"
-                f" check that ZooKeeper runs there and that this host can reach it{self._hint}"
+                f" check {self.check}"
             ) from None
         except ZkAccessError:
             await self.stop()
             raise
 
+    async def _has_chroot(self) -> bool:
+        """Create the chroot. False if the connection broke, as it does during an election."""
+        await self.wait_connected()
+        try:
+            await self.ensure_path("/")
+            await self.get("/")  # creating needs no right to read; all others do
+        except (UnknownOutcomeError, SessionLostError):
+            return False
+        return True
+
     @property
-    def _hint(self) -> str:
+    def check(self) -> str:
+        """Conditions under which a server answers."""
+        words = "that ZooKeeper runs there and that this host can reach it"
         if not self.access.has_tls:
-            return ""
+            return words
         return (
-            ", that its secureClientPort has this port, that zookeeper.ssl.ca.location has its"
-            " authority, and that it accepts the certificate of this process"
+            f"{words}, that its secureClientPort has this port, that zookeeper.ssl.ca.location has"
+            " its authority, and that it accepts the certificate of this process"
         )
 
     async def stop(self) -> None:

@@ -12,6 +12,7 @@ from tidemark.runtime.tls import ServerTls
 from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.zk_metrics import measure_session
 from tidemark.runtime.zk_session import ZkSession
+from tidemark.runtime.zk_start import start_session
 
 from controller.admin.gate_metrics import GateMetrics
 from controller.admin.initial_users import initial_users
@@ -49,7 +50,8 @@ async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
     watchdog = Watchdog(metrics, limit_ms=config.event_loop_stall_ms)
     server = make_server(config.grpc_listen, node, make_secured_server(config, takes_clients=False))
     async with watchdog, ops, rest, server as grpc_server:
-        await session.start(config.zookeeper_connect_timeout_ms / 1000)
+        if not await start_session(session, config.zookeeper_connect_timeout_ms, stop):
+            return
         await grpc_server.set_serving(serving=True)
         node.election.grpc_endpoint = config.grpc_advertised or str(grpc_server.address)
         try:

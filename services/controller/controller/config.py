@@ -160,9 +160,6 @@ class ControllerConfig(RestSecurityConfig, AuditConfig, ClusterConfig):
         description="time for which the active controller has to find a node lost before it"
         " replaces what the node had",
     )
-    zookeeper_connect_timeout_ms: int = Field(
-        30_000, ge=100, description="time to wait for ZooKeeper at the start"
-    )
 
     @model_validator(mode="after")
     def _check_advertised(self) -> Self:

@@ -26,9 +26,6 @@ class CoordinatorConfig(ClusterConfig):
     request_timeout_ms: int = Field(
         30_000, ge=100, description="time that a request without a deadline of its own may take"
     )
-    zookeeper_connect_timeout_ms: int = Field(
-        30_000, ge=100, description="time to wait for ZooKeeper at the start"
-    )
 
     @model_validator(mode="after")
     def _check_advertised(self) -> Self:

@@ -21,11 +21,11 @@ from tidemark.runtime.server import (
     channel_tls,
     make_secured_server,
 )
-from tidemark.runtime.telemetry import fields
 from tidemark.runtime.watchdog import Watchdog
 from tidemark.runtime.witness import ProcessZnodes
 from tidemark.runtime.zk_metrics import measure_session
 from tidemark.runtime.zk_session import ZkSession
+from tidemark.runtime.zk_start import start_session
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ async def serve_coordinator(
         config.grpc_listen, node, make_secured_server(config, takes_clients=False)
     )
     async with watchdog, ops, server as grpc_server:
-        if not await _started(zookeeper, config, stop):
+        if not await start_session(zookeeper, config.zookeeper_connect_timeout_ms, stop):
             return
         session = CoordinatorSession(
             zookeeper,
@@ -91,23 +91,6 @@ async def serve_coordinator(
         finally:
             await controller.close()
             await zookeeper.stop()
-
-
-async def _started(zookeeper: ZkSession, config: CoordinatorConfig, stop: asyncio.Event) -> bool:
-    """Wait for ZooKeeper. False if ``stop`` is set first. Raises ZkUnavailableError."""
-    log.info("waiting for ZooKeeper", extra=fields(connect=zookeeper.connect))
-    async with asyncio.TaskGroup() as tasks:
-        starting = tasks.create_task(
-            zookeeper.start(config.zookeeper_connect_timeout_ms / 1_000), name="zookeeper"
-        )
-        stopping = tasks.create_task(stop.wait(), name="stop")
-        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-        starting.cancel()
-        stopping.cancel()
-    if starting.cancelled():
-        await zookeeper.stop()
-        return False
-    return True
 
 
 async def _serve_until(

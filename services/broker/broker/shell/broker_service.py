@@ -16,6 +16,7 @@ from tidemark.runtime.service import ServiceError
 from tidemark.runtime.service_config import HostPort
 from tidemark.runtime.witness import ProcessZnodes
 from tidemark.runtime.zk_session import ZkUnavailableError
+from tidemark.runtime.zk_start import start_session
 
 from broker.config import BrokerConfig
 from broker.listener_address import Listener
@@ -100,7 +101,8 @@ class BrokerService:
                 servers.append(of_clients)
                 ports[listener.name] = of_clients.address.port
             endpoints = self.server.config.endpoints(ports)
-            await self._start_session()
+            if not await self._start_session(stop):
+                return
             open_things.push_async_callback(self._session.stop)
             open_things.push_async_callback(self._seams.controller.close)
             await self._serve_until(stop, self._announcement(endpoints, grpc), servers)
@@ -163,9 +165,10 @@ class BrokerService:
         for one in servers:
             await one.set_serving(serving=True)
 
-    async def _start_session(self) -> None:
+    async def _start_session(self, stop: asyncio.Event) -> bool:
+        limit_ms = self.server.config.zookeeper_connect_timeout_ms
         try:
-            await self._session.start()
+            return await start_session(self._session, limit_ms, stop)
         except ZkUnavailableError as failure:
             raise ServiceError(str(failure)) from failure
 
