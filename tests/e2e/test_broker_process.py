@@ -72,7 +72,7 @@ def test_kcat_produces_and_consumes(brokers: list[BrokerProcess]) -> None:
     assert sorted(read.stdout.splitlines()) == sorted(lines.splitlines())
 
 
-@pytest.mark.feature("B05", "K09")
+@pytest.mark.feature("B05", "K09", "KU11", "KU13")
 def test_kill_9_loses_nothing_acknowledged_and_keeps_sequences(
     brokers: list[BrokerProcess],
 ) -> None:
@@ -85,6 +85,9 @@ def test_kill_9_loses_nothing_acknowledged_and_keeps_sequences(
     leader.kill()
     leader.start()
     leader.wait_ready()
+    assert leader.http("/startupz")[0] == 200
+    left = f'kafka_log_logmanager_remaininglogstorecover{{dir="{leader.log_dirs}"}} 0.0'
+    assert left in leader.http("/metrics")[1]
     with Wire(leader.port) as wire:
         # Its registration and its election are two changes: it may be ready between them.
         wait_for(lambda: wire.offset("killed", 0, -1).offset == 20, "not served again")

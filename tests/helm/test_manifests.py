@@ -410,6 +410,7 @@ def test_probes_ask_what_they_are_for(values: Path) -> None:
         assert probed["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "ops"}
         assert probed["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "ops"}
         startup = probed["startupProbe"]
+        assert startup["httpGet"] == {"path": "/startupz", "port": "ops"}
         assert startup["periodSeconds"] * startup["failureThreshold"] >= 24 * 3_600
 
 

@@ -208,11 +208,13 @@ class OpsApplication:
         *,
         ready: Health,
         live: Health,
+        started: Health = lambda: None,
         refresh: Refresh = _nothing,
     ) -> None:
         self._registry = registry
         self._ready = ready
         self._live = live
+        self._started = started
         self._refresh = refresh
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -237,6 +239,7 @@ class OpsApplication:
         readers: dict[str, Callable[[Scope], _Answer]] = {
             "/livez": lambda _: _health(self._live()),
             "/readyz": lambda _: _health(self._ready()),
+            "/startupz": lambda _: _health(self._started()),
             "/loglevel": lambda _: _log_levels(),
             "/stacks": lambda _: _Answer(200, _PLAIN, stacks().encode()),
         }
@@ -280,10 +283,11 @@ class OpsApplication:
 
 
 class OpsServer(HttpServer):
-    """Server of /metrics /livez /readyz /loglevel /stacks for one service.
+    """Server of /metrics /livez /readyz /startupz /loglevel /stacks for one service.
 
     ``ready`` returns the reason why the service cannot do its work yet, ``live`` the reason why it
-    must be restarted; None if there is none. ``refresh`` is awaited before metrics are read.
+    must be restarted, ``started`` what its start still does; None if there is none. ``refresh`` is
+    awaited before metrics are read.
     """
 
     def __init__(
@@ -293,9 +297,12 @@ class OpsServer(HttpServer):
         *,
         ready: Health,
         live: Health = lambda: None,
+        started: Health = lambda: None,
         refresh: Refresh = _nothing,
     ) -> None:
-        application = OpsApplication(registry, ready=ready, live=live, refresh=refresh)
+        application = OpsApplication(
+            registry, ready=ready, live=live, started=started, refresh=refresh
+        )
         super().__init__(application, listen, key="ops.listen")
 
 

@@ -140,7 +140,7 @@ class ServiceConfig(BaseSettings):
     )
     ops_listen: Address = Field(
         default="127.0.0.1:0",
-        description="address of /metrics, /livez, /readyz, /loglevel and /stacks",
+        description="address of /metrics, /livez, /readyz, /startupz, /loglevel and /stacks",
     )
     event_loop_stall_ms: int = Field(
         default=5_000,

@@ -1,6 +1,7 @@
 """The broker process: read the configuration, build the objects, serve until stopped."""
 
 import asyncio
+import contextlib
 import socket
 import sys
 
@@ -20,12 +21,13 @@ from tidemark.runtime.zk_metrics import measure_session
 from tidemark.runtime.zk_session import ZkSession
 
 from broker.config import BrokerConfig
-from broker.shell.broker_server import BrokerServer
 from broker.shell.broker_service import BrokerService
 from broker.shell.metrics.collector import BrokerCollector
+from broker.shell.metrics.recovery import RecoveryCollector
+from broker.shell.recovering import Health, recovered
 from broker.shell.request_spans import SpannedTimes
 from broker.shell.seams import machine_seams
-from broker.shell.start import open_directories
+from broker.shell.start import OpenedDirectories
 from broker.shell.upkeep.descriptor_budget import divide, within
 
 SERVICE = "broker"
@@ -38,8 +40,29 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
     collect_young_garbage_only()
     if not config.node:  # clients see it, and plan replica placement by it
         config = config.model_copy(update={"node": socket.gethostname()})
+    metrics = Metrics(SERVICE)
+    health = Health(config)
+    metrics.registry.register(RecoveryCollector(health.progress))
+    watchdog = Watchdog(metrics, limit_ms=config.event_loop_stall_ms)
+    # Probes and metrics are served before the logs are recovered, which may take long.
+    async with contextlib.AsyncExitStack() as after, watchdog, _ops(config, health, metrics):
+        directories = await recovered(config, budget.segments_a_directory, health.progress)
+        after.callback(directories.unlock)
+        service = _make_service(config, directories, metrics, after)
+        health.server = service.server
+        await service.run(stop)
+
+
+def _make_service(
+    config: BrokerConfig,
+    directories: OpenedDirectories,
+    metrics: Metrics,
+    after: contextlib.AsyncExitStack,
+) -> BrokerService:
+    """Build the object graph. ``after`` closes it, in the end."""
     traces = make_traces(SERVICE, file=config.tracing_file) if config.tracing_enable else None
-    directories = await asyncio.to_thread(open_directories, config, budget.segments_a_directory)
+    if traces is not None:
+        after.push_async_callback(asyncio.to_thread, traces.close)
     session = ZkSession(
         config.zookeeper_connect,
         session_timeout_ms=config.zookeeper_session_timeout_ms,
@@ -56,19 +79,11 @@ async def serve(config: BrokerConfig, stop: asyncio.Event) -> None:
     kept = {"slow_ms": config.slow_request_ms, "kept_max": config.slow_requests_max}
     times = None if traces is None else SpannedTimes(seams.clock, traces.tracer, **kept)
     service = BrokerService(config, directories, seams, times)
+    after.push_async_callback(service.close)
     supervised.announce(service.znodes)
-    metrics = Metrics(SERVICE)
     measure_session(session, metrics)
     metrics.registry.register(BrokerCollector(service.server.measured()))
-    try:
-        watchdog = Watchdog(metrics, limit_ms=config.event_loop_stall_ms)
-        async with watchdog, _ops(config, service.server, metrics):
-            await service.run(stop)
-    finally:
-        await service.close()
-        if traces is not None:
-            await asyncio.to_thread(traces.close)
-        directories.unlock()
+    return service
 
 
 def _leader_tls(config: BrokerConfig) -> TlsSettings | None:
@@ -77,12 +92,13 @@ def _leader_tls(config: BrokerConfig) -> TlsSettings | None:
     return tls_settings(files) if files.ssl_certificate_location else None
 
 
-def _ops(config: BrokerConfig, server: BrokerServer, metrics: Metrics) -> OpsServer:
+def _ops(config: BrokerConfig, health: Health, metrics: Metrics) -> OpsServer:
     return OpsServer(
         config.ops_listen,
         metrics.registry,
-        ready=server.not_ready,
-        refresh=server.groups.lag.refresh,
+        ready=health.not_ready,
+        started=health.not_started,
+        refresh=health.refresh,
     )
 
 

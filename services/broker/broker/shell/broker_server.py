@@ -257,6 +257,11 @@ class BrokerServer:
             return "no metadata from the controller yet"
         if all(manager.fenced is not None for manager in self.partitions.disks.log_managers):
             return "every log directory is fenced"
+        own = self.metadata.image.brokers.get(self.facts.broker_id)
+        if own is None or own.fenced:
+            return "fenced by the controller: nothing is led here"
+        if unserved := self.upkeep.hosting.unserved():
+            return f"{unserved} partitions that are led here cannot be served"
         return None
 
     async def wait_ready(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tidemark.model.topic_configs import topic_config
+from tidemark.model.topic_configs import TopicConfig, topic_config
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.exit_codes import ExitCode
@@ -25,6 +25,7 @@ from broker.storage.disk_failures import DiskFailures
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 from broker.storage.moved_logs import settle_moves
+from broker.storage.recovery_progress import DirectoryProgress, RecoveryProgress
 from broker.storage.stamp import StampError
 
 log = logging.getLogger(__name__)
@@ -86,10 +87,12 @@ def directory_id(text: str) -> bytes:
 
 
 def open_directories(
-    config: BrokerConfig, open_files_max: int = OPEN_FILES_MAX
+    config: BrokerConfig,
+    open_files_max: int = OPEN_FILES_MAX,
+    progress: RecoveryProgress | None = None,
 ) -> OpenedDirectories:
     """Lock and load every directory. One of several that fails is left out. Raises ServiceError for
-    one that must not be used, and DiskError when none is left.
+    one that must not be used, and DiskError when none is left. ``progress`` is kept up to date.
     """
     disks: dict[str, OsDisk] = {}
     failed: dict[str, DiskError] = {}
@@ -113,6 +116,7 @@ def open_directories(
         jitter=lambda maximum: dice.randint(0, maximum),
         failed=failed,
         open_files_max=open_files_max,
+        progress=progress,
     )
     return opened._replace(locked=tuple(disks.values()))
 
@@ -142,6 +146,7 @@ def load_directories(
     failed: Mapping[str, DiskError] = MappingProxyType({}),
     new_directory_ids: Mapping[str, str] = MappingProxyType({}),
     open_files_max: int = OPEN_FILES_MAX,
+    progress: RecoveryProgress | None = None,
 ) -> OpenedDirectories:
     """Load directories, by path, that are locked already. ``memory`` keeps notes of failed disks
     while the machine runs. ``failed``: directories that could not be locked. ``new_directory_ids``:
@@ -151,6 +156,8 @@ def load_directories(
     managers: list[LogManager] = []
     failures: DiskFailures | None = None
     failed = dict(failed)
+    shown = progress or RecoveryProgress(disks)
+    shown.leave_out(failed)
     for path, disk in disks.items():
         try:
             failures = failures or DiskFailures(disks.values(), memory)
@@ -163,6 +170,7 @@ def load_directories(
                 new_directory_id=new_directory_ids.get(path, ""),
                 failures=failures,
                 open_files_max=open_files_max,
+                progress=shown.of(path),
             )
         except (StampError, NewerVersionError) as refused:
             raise ServiceError(f"{path}: {refused}", ExitCode.IO) from refused
@@ -171,6 +179,8 @@ def load_directories(
         except DiskError as failure:
             failed[path] = failure
             continue
+        finally:
+            shown.of(path).finish()
         managers.append(manager)
         log.info(
             "log directory open",
@@ -226,11 +236,20 @@ def open_manager(
     new_directory_id: str = "",
     failures: DiskFailures | None = None,
     open_files_max: int = OPEN_FILES_MAX,
+    progress: DirectoryProgress | None = None,
 ) -> LogManager:
     """Open one directory with this broker's settings. ``new_directory_id`` is for an empty
     directory; '' draws a random one. Raises StampError, NewerVersionError, DiskError.
     """
     defaults = topic_config({}, config.topic_defaults())
+    shown = progress or DirectoryProgress()
+    shown.look(disk.list(""))
+
+    def config_of(topic_partition: TopicPartition) -> TopicConfig:
+        """Return the configuration with which a log is recovered, which is about to begin."""
+        shown.begin(str(topic_partition))
+        return defaults
+
     manager = LogManager.open(
         disk,
         cluster_id=None,
@@ -238,7 +257,7 @@ def open_manager(
         directory_id=new_directory_id or str(uuid.uuid4()),
         boot_id=boot_id,
         now_ms=clock.wall_ms(),
-        config_of=lambda _: defaults,
+        config_of=config_of,
         jitter=jitter,
         failures=failures,
         open_files_max=open_files_max,

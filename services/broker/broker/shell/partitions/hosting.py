@@ -119,6 +119,24 @@ class Hosting:
             self._moves.discard_unknown()
         self._is_hosting = False
 
+    def unserved(self) -> int:
+        """Return how many partitions that this broker leads in the image are not served here:
+        without a log, or in a directory that has failed.
+        """
+        failed = {
+            (hosted.topic_id, hosted.topic_partition.partition)
+            for hosted in self._table.by_name.values()
+            if hosted.partition.role is Role.FAILED
+        }
+        return sum(map(self._leads, failed | self._unfinished.keys()))
+
+    def _leads(self, key: tuple[bytes, int]) -> bool:
+        topic = self._metadata.image.topics_by_id.get(TopicId(key[0]))
+        number = key[1]
+        if topic is None or number >= len(topic.partitions):
+            return False
+        return topic.partitions[number].leader == self._broker_id
+
     async def retry(self) -> None:
         """Host or repair partitions that failed before, in bounded steps; called when a directory
         has healed.

@@ -11,6 +11,7 @@ from broker.shell.partitions.hosting import HOSTED_AT_ONCE, Hosting
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import ControllerEpoch, ControllerId, LeaderEpoch
 from tidemark.model.metadata import ClusterDelta, ClusterImage, FeedPosition
+from tidemark.storage.disk import DiskError
 from tidemark.storage.mem_disk import MemDisk
 from unit.broker.shell.broker_worlds import OTHER, World, topic
 
@@ -101,6 +102,23 @@ def test_what_no_directory_takes_is_tried_again_once_one_has_healed() -> None:
     assert one.parts.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
     asyncio.run(one.hosting.retry())
     assert one.append().error_code is ErrorCode.NONE
+
+
+@pytest.mark.feature("KU13")
+def test_partitions_that_are_led_here_and_not_served_are_counted() -> None:
+    disk = MemDisk()
+    one = World(disk)
+    one.show(topic("served", number=2, partitions=2))
+    assert one.hosting.unserved() == 0
+    disk.capacity_bytes = 1
+    full = topic("full", partitions=3)
+    one.change(topics_changed=(full,))
+    assert one.hosting.unserved() == 3
+    one.change(topics_changed=(replace(full, partitions=topic("full", leader=OTHER).partitions),))
+    assert one.hosting.unserved() == 0, "what another broker leads is that broker's"
+    disks = one.parts.partitions.disks
+    disks.fence_directory(disks.log_managers[0], DiskError("x", "EIO"))
+    assert one.hosting.unserved() == 2
 
 
 def test_what_is_tried_again_takes_bounded_steps_and_leaves_the_others_alone() -> None:
