@@ -46,9 +46,9 @@ affinity:
               {{- include "tidemark.selector" . | nindent 14 }}
     {{- end }}
 topologySpreadConstraints:
-  - maxSkew: 1
-    topologyKey: topology.kubernetes.io/zone
-    whenUnsatisfiable: ScheduleAnyway
+  - maxSkew: {{ $v.topologySpread.maxSkew }}
+    topologyKey: {{ $v.topologySpread.topologyKey }}
+    whenUnsatisfiable: {{ $v.topologySpread.whenUnsatisfiable }}
     labelSelector:
       matchLabels:
         {{- include "tidemark.selector" . | nindent 8 }}
