@@ -134,7 +134,7 @@ def refused_at_little_cost(
 
 @every_codec
 @every_kind
-def test_a_count_that_no_codec_reaches_is_refused_unread(
+def test_decompression_bomb_a_count_that_no_codec_reaches_is_refused_unread(
     broker: BrokerProcess, wire: Wire, kind: str, codec: int
 ) -> None:
     stored = compress(codec, encode_record(0, 0, b"", None) * 100_000)
@@ -144,7 +144,7 @@ def test_a_count_that_no_codec_reaches_is_refused_unread(
 
 @every_codec
 @every_kind
-def test_more_records_than_a_batch_may_have_are_refused_unread(
+def test_decompression_bomb_more_records_than_a_batch_may_have_are_refused_unread(
     broker: BrokerProcess, wire: Wire, kind: str, codec: int
 ) -> None:
     stored = compress(codec, encode_record(0, 0, b"", None) * RECORDS) + bytes(RECORDS // 8)
@@ -155,7 +155,7 @@ def test_more_records_than_a_batch_may_have_are_refused_unread(
 
 @every_codec
 @every_kind
-def test_a_value_that_unfolds_to_much_is_held_by_the_piece(
+def test_decompression_bomb_a_value_that_unfolds_to_much_is_held_by_the_piece(
     broker: BrokerProcess, wire: Wire, kind: str, codec: int
 ) -> None:
     topic = topic_of(broker, kind)

@@ -40,6 +40,8 @@ SSL_OBJECT: Final = "tidemark.ssl_object"
 _BODY_BYTES_MAX: Final = 1_024
 _BACKLOG: Final = 128
 _CONNECTIONS_MAX: Final = 256
+_HEAD_S = 10.0
+"""Time for the head of a request, from its first byte or from the begin of the connection."""
 _PLAIN: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
 
@@ -94,7 +96,44 @@ class _QuietServer(uvicorn.Server):
         await self.stopping.wait()
 
 
-class _TlsProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """Connection that is closed if the head of a request does not arrive in time: connections are
+    bounded, and idle ones would keep others out without a login.
+    """
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has arrived, perhaps a part of a head."""
+        if self._is_between_requests() and self._late is None:
+            self._await_head()
+        super().data_received(data)
+        if not self._is_between_requests():
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the connection."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _is_between_requests(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _await_head(self) -> None:
+        self._late = self.loop.call_later(_HEAD_S, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+class _TlsProtocol(_Protocol):
     """Connection with TLS: applications find it in the scope of each request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -167,7 +206,7 @@ class HttpServer:
 
     def _with_tls(self) -> dict[str, Any]:
         if self._tls is None:
-            return {}
+            return {"http": _Protocol}
         context: ssl.SSLContext = self._tls.context
         return {"ssl_context_factory": lambda *_: context, "http": _TlsProtocol}
 

@@ -1,6 +1,10 @@
 """Names that would break a careless page show and link right, everywhere."""
 
+from urllib.parse import quote
+
 import confluent_kafka
+import confluent_kafka.admin
+import httpx
 import pytest
 from e2e.clusters import Cluster
 from e2e.console.share import configure
@@ -22,7 +26,7 @@ NAMES = [
 
 @pytest.mark.feature("AD40")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_group_of_any_name_is_listed_linked_and_shown(
+def test_attack_xss_a_group_of_any_name_is_listed_linked_and_shown(
     console_cluster: Cluster, page: Page, topic: str, name: str
 ) -> None:
     consumer = confluent_kafka.Consumer(
@@ -48,7 +52,7 @@ def test_a_group_of_any_name_is_listed_linked_and_shown(
 
 @pytest.mark.feature("AD40", "AD45")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_share_group_of_any_name_with_a_queue_is_listed_linked_and_shown(
+def test_attack_xss_a_share_group_of_any_name_with_a_queue_is_listed_linked_and_shown(
     console_cluster: Cluster, page: Page, topic: str, name: str
 ) -> None:
     unique = topic[-13:]
@@ -62,12 +66,34 @@ def test_a_share_group_of_any_name_with_a_queue_is_listed_linked_and_shown(
     assert not overflows(page)
 
 
+@pytest.mark.feature("AD40")
+@pytest.mark.parametrize(
+    "path", ["/topics/{}", "/topics/{}/messages", "/topics?q={}", "/groups/{}"]
+)
+@pytest.mark.parametrize(
+    "name", ["<script>alert(1)</script>", "'\"><img src=x onerror=alert(1)>", "javascript:alert(1)"]
+)
+def test_attack_xss_a_link_to_a_topic_that_cannot_be(
+    console_cluster: Cluster, address: str, path: str, name: str
+) -> None:
+    """No topic can have such a name; a link can."""
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": console_cluster.bootstrap})
+    made = admin.create_topics([confluent_kafka.admin.NewTopic(name, 1, 1)])[name]
+    with pytest.raises(confluent_kafka.KafkaException, match="TOPIC_EXCEPTION"):
+        made.result(PATIENCE_S)
+    text = httpx.get(address + path.format(quote(name, safe=""))).text
+    assert "<main" in text
+    assert "<script>alert" not in text
+    assert "<img" not in text
+    assert 'href="javascript' not in text
+
+
 def shown(name: str) -> str:
     return name.replace("\u202e", "\\u202e").replace("\u200b", "\\u200b")
 
 
 @pytest.mark.feature("AD40")
-def test_keys_values_and_headers_of_any_bytes_are_shown_as_text(
+def test_attack_xss_keys_values_and_headers_of_any_bytes_are_shown_as_text(
     console_cluster: Cluster, page: Page, topic: str
 ) -> None:
     hostile = "<img src=x onerror=alert(1)>"

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -7,7 +8,14 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 from tidemark.runtime.metrics import Metrics
-from tidemark.runtime.ops_http import AddressTakenError, OpsServer
+from tidemark.runtime.ops_http import (
+    AddressTakenError,
+    HttpServer,
+    OpsServer,
+    Receive,
+    Scope,
+    Send,
+)
 from tidemark.runtime.service_config import HostPort
 from waiting import PATIENCE_S
 
@@ -123,6 +131,59 @@ async def _listen_at(address: HostPort) -> None:
 def test_a_taken_port_names_the_key_to_change(door: Door) -> None:
     with pytest.raises(AddressTakenError, match=r"or change ops\.listen"):
         asyncio.run(_listen_at(door.server.address))
+
+
+@pytest.mark.feature("SE11")
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /livez HTTP/1.1\r\nx: ", b"GET /livez HTTP/1.1\r\nhost: h\r\n\r\nGET"]
+)
+def test_slow_handshake_a_client_that_completes_no_request_is_disconnected(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemark.runtime.ops_http._HEAD_S", 0.05)
+
+    async def main() -> bytes:
+        async with OpsServer("127.0.0.1:0", Metrics("b").registry, ready=lambda: None) as server:
+            reader, writer = await asyncio.open_connection(*server.address)
+            writer.write(sent)
+            answer = b""
+            async with asyncio.timeout(PATIENCE_S):
+                with contextlib.suppress(ConnectionError):
+                    while part := await reader.read(1_000):
+                        answer += part
+            writer.close()
+            return answer
+
+    answer = asyncio.run(main())
+    assert (b"200" in answer) == (b"\r\n\r\n" in sent)
+
+
+def test_a_request_that_takes_long_and_a_pause_before_the_next_are_no_slow_heads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidemark.runtime.ops_http._HEAD_S", 0.2)
+    slow_s = 0.4
+
+    async def after_a_while() -> None:
+        over = asyncio.Event()
+        asyncio.get_running_loop().call_later(slow_s, over.set)
+        await over.wait()
+
+    async def slow(scope: Scope, _: Receive, send: Send) -> None:
+        await after_a_while()
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async def main() -> list[int]:
+        async with (
+            HttpServer(slow, "127.0.0.1:0", key="x") as server,
+            httpx.AsyncClient(base_url=f"http://{server.address}", trust_env=False) as client,
+        ):
+            first = await client.get("/")
+            await after_a_while()
+            return [first.status_code, (await client.get("/")).status_code]
+
+    assert asyncio.run(main()) == [204, 204]
 
 
 def _probe(url: str, probed: threading.Event) -> None:

@@ -1,6 +1,7 @@
 """A Kafka listener with TLS, over real sockets: requests, large answers, refusals, new files."""
 
 import asyncio
+import contextlib
 import ssl
 import struct
 from collections.abc import Awaitable, Callable, Iterator
@@ -172,6 +173,20 @@ def test_plain_text_is_not_answered(serve: Serve, files: PemFiles) -> None:
         client.send(FETCH, fetch_all())
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await client.reader.readexactly(16)
+
+    serve(files.identity, scenario)
+
+
+@pytest.mark.feature("SE05")
+def test_slow_handshake_a_client_that_does_not_begin_it_is_disconnected(
+    serve: Serve, files: PemFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.shell.listener.listener.TLS_HANDSHAKE_S", 0.1)
+
+    async def scenario(connect: Connect) -> None:
+        silent = await connect(None)
+        with contextlib.suppress(ConnectionError):
+            assert await silent.reader.read() == b""
 
     serve(files.identity, scenario)
 
