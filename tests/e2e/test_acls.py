@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 from confluent_kafka.cimpl import NewTopic
 from e2e.certificates import Authority
 from e2e.command_line import Cli
+from e2e.load import under_load
 from e2e.secured import MECHANISM, SUPER_USER, Secured, secured_cluster
 from tidemark.cli.dev.layout import HOST
 from tidemark.client import sync
@@ -208,6 +209,33 @@ def test_acls_hold_for_the_principal_of_a_certificate(
     native = {name.replace(".", "_"): value for name, value in dora.items()}
     with sync.Producer(**native | {"security_protocol": "SSL"}) as producer:  # type: ignore[arg-type]
         assert producer.send("orders-eu", b"x").offset >= 1
+
+
+@pytest.mark.feature("SE08")
+def test_certificates_are_replaced_under_load_without_a_failed_request(
+    secured: Secured, authority: Authority
+) -> None:
+    """By a connection that stays open, and by new ones."""
+    wanted = [acl("fay", AclOperation.WRITE, "orders", ResourceType.TOPIC)]
+    admin = AdminClient(settings(secured, SUPER_USER))
+    for one in admin.create_acls(wanted).values():
+        one.result(PATIENCE_S)
+    native: dict[str, Any] = {
+        name.replace(".", "_"): value
+        for name, value in by_certificate(secured, authority.client("fay")).items()
+    } | {"security_protocol": "SSL", "enable_idempotence": False}
+
+    with sync.Producer(**native) as staying:
+
+        def write() -> None:
+            staying.send("orders-eu", b"x")
+            with sync.Producer(**native) as coming:
+                coming.send("orders-eu", b"x")
+
+        before = authority.shown_serial(secured.mutual)
+        with under_load(write):
+            authority.renew_server()
+            wait_for(lambda: authority.shown_serial(secured.mutual) != before)
 
 
 def cannot_connect(client: dict[str, str | int | float | bool]) -> None:

@@ -1,16 +1,20 @@
 """REST of a controller that wants to know who calls: passwords, tokens, certificates, rights."""
 
+import base64
 import json
 import os
+import ssl
 import subprocess
 import uuid
 from collections.abc import Iterator
+from http.client import HTTPSConnection
 from typing import Any
 
 import httpx
 import pytest
 from e2e.command_line import COMMAND
 from e2e.guarded import ADMIN, DENIED, EDITOR, NOBODY, OPERATOR, VIEWER, Guarded, guarded_controller
+from e2e.load import under_load
 from e2e.rest_world import Api
 from e2e.secured import SUPER_USER
 from tidemark.runtime.exit_codes import ExitCode
@@ -249,6 +253,23 @@ def test_an_acl_that_denies_has_precedence_over_a_role(world: Guarded, root: Api
     api.http.close()
 
 
+@pytest.mark.feature("SE11")
+def test_certificates_are_replaced_under_load_without_a_failed_request(world: Guarded) -> None:
+    """By a connection that stays open, and by new ones."""
+    port = int(world.controller.rest.rpartition(":")[2])
+    with world.client(SUPER_USER) as staying:
+
+        def read() -> None:
+            staying.get(CLUSTER).raise_for_status()
+            with world.client(SUPER_USER) as coming:
+                coming.get(CLUSTER).raise_for_status()
+
+        before = world.authority.shown_serial(port)
+        with under_load(read):
+            world.authority.renew_server()
+            wait_for(lambda: world.authority.shown_serial(port) != before)
+
+
 # -- attacks
 
 
@@ -278,6 +299,34 @@ def test_attack_header_injection_and_path_traversal_reach_nothing(
         answer = http.get("/topics?x=%0d%0aset-cookie:%20a=b")
         assert answer.status_code == httpx.codes.SEE_OTHER
         assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.feature("SE11")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v3/../../../../etc/passwd",
+        "/static/x/../../../../../../../etc/passwd",
+        "/static/x/..%2f..%2f..%2f..%2f..%2fetc%2fpasswd",
+        "/static/%2e%2e/%2e%2e/etc/passwd",
+        "//etc/passwd",
+        "/v3/clusters/..%00/topics",
+    ],
+)
+def test_attack_path_traversal_a_path_as_it_stands_reaches_nothing(
+    world: Guarded, path: str
+) -> None:
+    """No library makes the path shorter on its way."""
+    context = ssl.create_default_context(cafile=world.authority.ca)
+    basic = base64.b64encode(f"{SUPER_USER}:{SUPER_USER}".encode()).decode()
+    http = HTTPSConnection(world.controller.rest, context=context, timeout=PATIENCE_S)
+    try:
+        http.request("GET", path, headers={"authorization": f"Basic {basic}"})
+        answer = http.getresponse()
+        assert answer.status in (httpx.codes.NOT_FOUND, httpx.codes.BAD_REQUEST)
+        assert b"root:" not in answer.read()
+    finally:
+        http.close()
 
 
 @pytest.mark.feature("SE11")

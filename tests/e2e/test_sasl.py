@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from cryptography.hazmat.primitives.serialization import (
 from e2e.clusters import START_SECONDS, Cluster
 from e2e.command_line import Cli
 from e2e.identity_provider import IdentityProvider, TokenProvider, identity_provider
+from e2e.load import under_load
 from e2e.secrets_seen import shown
 from free_ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
@@ -75,8 +76,16 @@ class Doors:
         self.set_password(name, password, iterations)
         return name
 
-    def set_password(self, name: str, password: str, iterations: int = 4_096) -> None:
-        kinds = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+    def set_password(
+        self,
+        name: str,
+        password: str,
+        iterations: int = 4_096,
+        kinds: Sequence[ScramMechanism] = (
+            ScramMechanism.SCRAM_SHA_256,
+            ScramMechanism.SCRAM_SHA_512,
+        ),
+    ) -> None:
         wanted: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(
                 name, ScramCredentialInfo(kind, iterations), password.encode()
@@ -278,6 +287,41 @@ def test_a_client_authenticates_again_on_the_same_connection(doors: Doors) -> No
 
     wait_for(written, "two authentications of connections that were open")
     assert [one for one in failed if one is not None] == []
+
+
+@pytest.mark.feature("SE03")
+def test_a_password_is_replaced_under_load_without_a_failed_request(doors: Doors) -> None:
+    """Of one mechanism, then of the other: sessions end every two seconds, and there is always a
+    mechanism that has the password of the client.
+    """
+    user, topic = doors.a_user("old"), a_topic(doors.admin)
+    failed: list[KafkaError | None] = []
+
+    def writer(password: str, mechanism: str) -> Callable[[], None]:
+        client = doors.client(user, password, mechanism)
+        producer = Producer({**client, "retries": 0, "error_cb": failed.append})
+
+        def write() -> None:
+            producer.produce(topic, b"value", on_delivery=lambda error, _: failed.append(error))
+            assert producer.flush(PATIENCE_S) == 0
+
+        return write
+
+    def logs_in_again() -> None:
+        before = doors.count(_REPEATED)
+        wait_for(lambda: doors.count(_REPEATED) >= before + 2, "clients log in again")
+
+    old = writer("old", MECHANISMS[0])
+    with under_load(old):
+        doors.set_password(user, "new", kinds=[ScramMechanism.SCRAM_SHA_512])
+        new = writer("new", MECHANISMS[1])
+        with under_load(new):
+            logs_in_again()
+    with under_load(new):
+        doors.set_password(user, "new")
+        logs_in_again()
+    assert [one for one in failed if one is not None] == []
+    refused_with(doors.client(user, "old"))
 
 
 @pytest.mark.feature("SE02")
