@@ -5,6 +5,7 @@ import contextlib
 import json
 import socket
 import ssl
+import subprocess
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ from e2e.mutual import CHROOT, DIGEST, MutualCluster, mutual_cluster
 from kazoo.exceptions import NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE
 from tidemark.cli.dev.layout import HOST
+from tidemark.cli.dev.zookeeper import find_jars, find_java
 from tidemark.client import sync
 from tidemark.client.errors import ClientError
 from tidemark.model.errors import ErrorCode
@@ -336,6 +338,31 @@ def test_a_stranger_neither_reads_nor_writes_any_znode(
         paths = list(every_path(ours, CHROOT))
         assert len(paths) > 20
         assert [what for path in paths for what in allowed(theirs, path)] == []
+
+
+@pytest.mark.feature("SE10")
+def test_zookeepers_own_shell_sets_the_acl_of_a_tree_that_exists(cluster: MutualCluster) -> None:
+    """As docs/operating/security.md says, for a cluster that had no ACLs."""
+    tree = "/before"
+    with cluster.zookeeper(None) as anybody:
+        for path in (tree, f"{tree}/topics", f"{tree}/topics/orders"):
+            anybody.create(path, b"content", acl=OPEN_ACL_UNSAFE)
+    port = cluster.layout.shape.ports.zookeeper
+    shell = [find_java(), "-cp", f"{find_jars()}/*", "org.apache.zookeeper.ZooKeeperMain"]
+    words = f"addauth digest {DIGEST}\nsetAcl -R {tree} auth:tidemark:cdrwa\nquit\n"
+    done = subprocess.run(
+        [*shell, "-server", f"{HOST}:{port}"],
+        input=words,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    with cluster.zookeeper(DIGEST) as ours, cluster.zookeeper(None) as anybody:
+        paths = list(every_path(ours, tree))
+        assert len(paths) == 3
+        assert [what for path in paths for what in allowed(anybody, path)] == [], done.stderr
+        assert {ours.get(path)[0] for path in paths} == {b"content"}
 
 
 @pytest.mark.feature("SE10")

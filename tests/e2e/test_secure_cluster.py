@@ -3,8 +3,10 @@ every client writes and reads, in groups and transactions, as a user with ACLs o
 """
 
 import asyncio
+import contextlib
 import json
 import os
+import socket
 import ssl
 import stat
 import subprocess
@@ -23,12 +25,13 @@ from e2e.client_matrix import KAFKA_CLIENTS, Client, Login, installed, logged_in
 from e2e.clusters import Cluster
 from e2e.command_line import COMMAND
 from kafka import KafkaAdminClient, KafkaConsumer
-from tidemark.cli.dev.layout import Layout, Shape, free_port_block
+from tidemark.cli.dev.layout import HOST, Layout, Shape, free_port_block
 from tidemark.cli.dev.secure import ADMIN, CLIENT, SecureFiles
 from tidemark.client import ShareConsumer, TopicPartition, TransactionalProducer, sync
 from tidemark.client.admin.types import AlterConfig, ConfigResource, NewTopic
 from tidemark.client.errors import AuthorizationError
 from tidemark.runtime.exit_codes import ExitCode
+from tidemark.runtime.tls import TlsSettings, client_context
 from waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -295,6 +298,55 @@ def test_a_certificate_is_a_login_too(secure: Secure, topic: str) -> None:
     admin = AdminClient(client)
     with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
         admin.delete_topics([topic])[topic].result(PATIENCE_S)
+
+
+@pytest.mark.feature("SE09", "SE10", "SE25")
+def test_a_client_with_its_certificate_does_not_get_in_between_processes(secure: Secure) -> None:
+    """At gRPC, the listener INTERNAL and ZooKeeper, whose authority is another one."""
+    stranger = TlsSettings(secure.files.identity(ADMIN), ca=secure.files.process_ca)
+    doors = {
+        (member.name, use): port
+        for member in secure.cluster.layout.members()
+        for use, port in member.ports.items()
+        if use in ("grpc", "internal") or member.kind == "zookeeper"
+    }
+    assert len(doors) >= 5
+    for tls in (stranger, TlsSettings(ca=secure.files.process_ca)):
+        for port in doors.values():
+            assert is_turned_away(port, client_context(tls))
+    for port in doors.values():
+        assert is_turned_away(port, None)
+    port = secure.cluster.layout.shape.ports.zookeeper
+    assert not is_turned_away(port, client_context(secure.files.process_tls()))
+
+
+def is_turned_away(port: int, context: ssl.SSLContext | None) -> bool:
+    """Whether a connection is closed without an answer to ZooKeeper's word srvr; in plain text, to
+    what is long enough to be no begin of TLS.
+    """
+    word = b"srvr" if context is not None else b"srvr" * 20
+    with contextlib.suppress(ssl.SSLError, ConnectionError), contextlib.ExitStack() as opened:
+        one = opened.enter_context(socket.create_connection((HOST, port), PATIENCE_S))
+        if context is not None:
+            context.set_alpn_protocols(["h2"])
+            one = opened.enter_context(context.wrap_socket(one, server_hostname=HOST))
+        one.sendall(word)
+        return b"Mode:" not in b"".join(iter(lambda: one.recv(1_024), b""))
+    return True
+
+
+@pytest.mark.feature("SE25", "SE30")
+def test_the_command_line_logs_in_over_grpc_too(secure: Secure, topic: str) -> None:
+    shown = secure.tidemark("debug", "requests", "-o", "json")
+    assert shown.returncode == ExitCode.OK, shown.stderr.decode()
+    read = ("topic", "consume", topic, "--from", "earliest", "-e")
+    with sync.Producer(secure.bootstrap, **secure.native()) as producer:
+        producer.send_many(topic, [(None, b"over gRPC")])
+    found = secure.tidemark(*read, "--transport", "grpc")
+    assert (found.returncode, b"over gRPC" in found.stdout) == (ExitCode.OK, True), found.stderr
+    as_client = {"TIDEMARK_PROFILES": str(secure.files.profiles), "TIDEMARK_PROFILE": CLIENT}
+    refused = secure.tidemark("debug", "requests", **as_client)
+    assert refused.returncode == ExitCode.NO_PERMISSION, refused.stderr
 
 
 @pytest.mark.feature("SE25")

@@ -7,6 +7,9 @@ from typing import Any, Final
 from tidemark.cli import settings
 from tidemark.cli.failure import CommandError
 from tidemark.cli.passwords import first_line
+from tidemark.client.errors import ClientConfigError
+from tidemark.client.security_config import PLAIN, SecurityConfig
+from tidemark.model.scram import MECHANISM_NAMES
 from tidemark.runtime.exit_codes import ExitCode
 
 _TAKEN_AS_THEY_ARE: Final = (
@@ -21,6 +24,7 @@ _TAKEN_AS_THEY_ARE: Final = (
     "ssl.endpoint.identification.algorithm",
 )
 _PASSWORD_FILE: Final = "sasl.password.file"
+_OVER_GRPC: Final = "grpc.security.protocol"
 _TOKEN_FILE: Final = "sasl.oauthbearer.token.file"
 
 
@@ -47,10 +51,32 @@ def security(bootstrap: str | None = None) -> dict[str, Any]:
 
 
 def security_over(client: Mapping[str, Any], bootstrap: str | None = None) -> dict[str, Any]:
-    """Return a client's settings with those of TLS and login. Over gRPC, which has no login, those
-    of TLS apply with security.protocol SSL only.
+    """Return a client's settings with those of TLS and login, over its transport. Raises
+    CommandError.
+    """
+    if client.get("transport") == "grpc":
+        return {**client, **security_over_grpc(bootstrap)}
+    return {**client, **security(bootstrap)}
+
+
+def security_over_grpc(bootstrap: str | None = None) -> dict[str, Any]:
+    """Return the settings of TLS and login of a client over gRPC, and, as kafka_security, those at
+    Kafka's listeners, if they differ. A password is sent there as PLAIN. Raises CommandError.
     """
     found = security(bootstrap)
-    if client.get("transport") == "grpc" and found.get("security_protocol") != "SSL":
-        return dict(client)
-    return {**client, **found}
+    protocol = settings.look_up(_OVER_GRPC, bootstrap).value
+    if protocol is None:
+        protocol = "SSL" if found["security_protocol"] == "SSL" else "PLAINTEXT"
+    if protocol == "PLAINTEXT":
+        return {}
+    own = {**found, "security_protocol": protocol}
+    if protocol == "SSL":
+        own = {name: value for name, value in own.items() if not name.startswith("sasl_")}
+    elif own["sasl_mechanism"] in MECHANISM_NAMES:
+        own["sasl_mechanism"] = PLAIN
+    if found["security_protocol"] == protocol and own.items() <= found.items():
+        return own
+    try:
+        return {**own, "kafka_security": SecurityConfig(**found)}
+    except ClientConfigError as problem:
+        raise CommandError(str(problem), code=ExitCode.USAGE) from None

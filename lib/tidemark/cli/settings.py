@@ -65,6 +65,10 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         "PLAINTEXT",
         choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
+    "grpc.security.protocol": Setting(
+        "protocol over gRPC; default: SSL if security.protocol is SSL, otherwise PLAINTEXT",
+        choices=("PLAINTEXT", "SSL", "SASL_SSL"),
+    ),
     "sasl.mechanism": Setting(
         "mechanism of the login",
         "SCRAM-SHA-512",
@@ -222,7 +226,7 @@ def _embedded(name: str, to: str | None) -> Found | None:
     """Return an address of an embedded cluster, or a setting of the login to a secure one; None
     for other settings, or without such a cluster.
     """
-    is_login = name.startswith(("security.", "sasl.", "ssl."))
+    is_login = name.startswith(("security.", "grpc.", "sasl.", "ssl."))
     if not is_login and name not in _ADDRESSES:
         return None
     directory = embedded_directory()
@@ -241,7 +245,7 @@ def _embedded(name: str, to: str | None) -> Found | None:
 def _embedded_address(name: str, layout: "Layout") -> str:
     if name == "rest":
         return layout.rest_addresses
-    return layout.bootstrap if name == "bootstrap" else layout.grpc_bootstrap
+    return layout.bootstrap if name == "bootstrap" else layout.grpc_for_clients
 
 
 def _embedded_login(name: str, layout: "Layout", to: str | None) -> str | None:
@@ -254,7 +258,8 @@ def _embedded_login(name: str, layout: "Layout", to: str | None) -> str | None:
         bootstrap = _stated("bootstrap")
         to = layout.bootstrap if bootstrap is None else bootstrap.value
     addresses = {each.strip() for each in (to or "").split(",")}
-    if not addresses <= {*layout.bootstrap.split(","), *layout.rest_addresses.split(",")}:
+    own = (layout.bootstrap, layout.rest_addresses, layout.grpc_for_clients)
+    if not addresses <= {address for each in own for address in each.split(",")}:
         return None
     if name.startswith("sasl.") and any(
         _stated(each) is not None for each in SETTINGS if each.startswith("sasl.")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tidemark.cli import settings
+from tidemark.cli.security import security_over_grpc
 from tidemark.client.admin.slow_requests import SlowRequests, SlowRequestsOfBroker
 from tidemark.client.errors import ClientError
 
@@ -27,7 +28,8 @@ async def slow_requests(
     ClientError.
     """
     timeout_ms = settings.whole_number("timeout-ms")
-    async with SlowRequests(bootstrap, request_timeout_ms=min(30_000, timeout_ms)) as client:
+    given = {"request_timeout_ms": min(30_000, timeout_ms), **security_over_grpc(bootstrap)}
+    async with SlowRequests(bootstrap, **given) as client:
         answers = await client.list(broker_ids or None)
     rows = [_row(each) for answer in answers for each in answer.requests]
     if api is not None:

@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import shutil
-import socket
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,9 @@ from typing import Any, Final
 from tidemark.cli.debug.bundle import Source
 from tidemark.cli.debug.http_page import ask
 from tidemark.cli.debug.redact import text_without_secrets, without_secrets
-from tidemark.cli.dev.layout import HOST, Layout, Shape
+from tidemark.cli.dev.layout import Layout, Shape
+from tidemark.cli.dev.secure import SecureFiles
+from tidemark.cli.dev.zookeeper import four_letters
 
 PAGES: Final = (
     ("metrics.txt", "/metrics"),
@@ -45,9 +46,10 @@ def of_embedded(directory: Path, log_bytes_max: int) -> Iterator[Source]:
     yield Source("embedded/cluster.json", partial(_document, layout.shape_path))
     for member in layout.members():
         if member.kind == "zookeeper":
-            port = member.ports["client"]
+            tls = SecureFiles.of(layout).process_tls() if shape.is_secure else None
             for word in ("srvr", "mntr"):
-                yield Source(f"processes/zookeeper/{word}.txt", partial(_four_letters, port, word))
+                answered = partial(four_letters, member.ports["client"], word, _TIMEOUT_S, tls)
+                yield Source(f"processes/zookeeper/{word}.txt", answered)
             continue
         address = layout.http_address(member)
         if address is None:
@@ -86,15 +88,6 @@ def _page(address: str, page: str) -> bytes:
     if answer.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
         raise PermissionError(f"{address} does not show {page} to this user")
     return text_without_secrets(answer.body.decode("utf-8", "replace")).encode()
-
-
-def _four_letters(port: int, word: str) -> bytes:
-    with socket.create_connection((HOST, port), _TIMEOUT_S) as sock:
-        sock.sendall(word.encode())
-        answer = b""
-        while part := sock.recv(65_536):
-            answer += part
-    return answer
 
 
 def _tail(path: Path, bytes_max: int) -> bytes:

@@ -360,9 +360,8 @@ class DevCluster:
                 time.sleep(_POLL_SECONDS)
 
     def _problem(self, member: Member) -> str | None:
-        is_secure = self.layout.shape.is_secure
-        rest_ca = SecureFiles.of(self.layout).ca if is_secure else None
-        problem = member_problem(member, rest_ca)
+        files = SecureFiles.of(self.layout) if self.layout.shape.is_secure else None
+        problem = member_problem(member, files)
         if problem is not None or member.kind != "broker":
             return problem
         alive = {
@@ -370,9 +369,10 @@ class DevCluster:
             for other in self.layout.members()
             if other.kind == "broker" and self._running(other.name) is not None
         }
-        # Asked without a login, which the clients' listener of a secure cluster demands.
-        use = "internal" if is_secure else "client"
-        return metadata_problem(member.ports[use], alive)
+        if files is None:
+            return metadata_problem(member.ports["client"], alive)
+        # As a process, because the clients' listener demands a login.
+        return metadata_problem(member.ports["internal"], alive, files.process_tls())
 
     def _check_alive(self, member: Member) -> None:
         if self._running(member.name) is None:

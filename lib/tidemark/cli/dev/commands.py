@@ -274,7 +274,7 @@ def _addresses(layout: "Layout") -> dict[str, str]:
     web = {"prometheus": f"http://{HOST}:{ports.prometheus}"} if layout.shape.has_prometheus else {}
     return {
         "bootstrap": layout.bootstrap,
-        "grpc": layout.grpc_bootstrap,
+        "grpc": layout.grpc_for_clients,
         "rest": rest,
         "console": f"{rest}/",
         **web,

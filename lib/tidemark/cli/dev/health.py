@@ -9,7 +9,8 @@ from typing import Final
 
 from tidemark.cli.dev.layout import HOST, PROMETHEUS, Member
 from tidemark.cli.dev.prometheus import prometheus_problem
-from tidemark.cli.dev.zookeeper import zookeeper_problem
+from tidemark.cli.dev.secure import SecureFiles
+from tidemark.cli.dev.zookeeper import over, zookeeper_problem
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import read_response_header, request_header
 from tidemark.kafka.metadata import (
@@ -26,17 +27,16 @@ _LENGTH: Final = struct.Struct(">i")
 _ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
-def member_problem(member: Member, rest_ca: Path | None = None) -> str | None:
-    """Return why a process is not ready; None if it is. ``rest_ca``: authority of the controllers'
-    certificates, if their REST has TLS.
-    """
+def member_problem(member: Member, files: SecureFiles | None = None) -> str | None:
+    """Return why a process is not ready; None if it is. ``files``: those of a secure cluster."""
     if member.kind == "zookeeper":
-        return zookeeper_problem(member.ports["client"])
+        tls = None if files is None else files.process_tls()
+        return zookeeper_problem(member.ports["client"], tls=tls)
     if member.kind == PROMETHEUS:
         return prometheus_problem(member)
     # A controller serves /readyz on its REST port, other processes on a port for operators.
     if member.kind == "controller":
-        return readiness_problem(member.ports["rest"], rest_ca)
+        return readiness_problem(member.ports["rest"], None if files is None else files.ca)
     return readiness_problem(member.ports["ops"])
 
 
@@ -60,11 +60,13 @@ def readiness_problem(port: int, ca: Path | None = None) -> str | None:
     return None if answer.status == http.client.OK else text or f"status {answer.status}"
 
 
-def metadata_problem(port: int, broker_ids: Set[int]) -> str | None:
-    """Return which of these brokers the metadata of a Kafka listener lacks; None if it has all."""
+def metadata_problem(port: int, broker_ids: Set[int], tls: TlsSettings | None = None) -> str | None:
+    """Return which of these brokers the metadata of a Kafka listener lacks, over TLS with ``tls``;
+    None if it has all.
+    """
     try:
-        known = _brokers_known(port)
-    except (OSError, MalformedRequestError) as error:
+        known = _brokers_known(port, tls)
+    except (OSError, MalformedRequestError, TlsError) as error:
         return f"metadata on port {port}: {error}"
     missing = sorted(broker_ids - known)
     if missing:
@@ -72,17 +74,18 @@ def metadata_problem(port: int, broker_ids: Set[int]) -> str | None:
     return None
 
 
-def _brokers_known(port: int) -> set[int]:
-    """Return the brokers in the metadata. Raises OSError, MalformedRequestError."""
+def _brokers_known(port: int, tls: TlsSettings | None) -> set[int]:
+    """Return the brokers in the metadata. Raises OSError, MalformedRequestError, TlsError."""
     key, version = ApiKey.METADATA, _METADATA_VERSION
     body = write_metadata_request(version, MetadataRequest(topics=[]))
     frame = request_header(key, version, 1, "tidemark-dev") + body
-    with socket.create_connection((HOST, port), _TIMEOUT_SECONDS) as sock:
-        sock.sendall(_LENGTH.pack(len(frame)) + frame)
-        (length,) = _LENGTH.unpack(_receive(sock, _LENGTH.size))
+    address = (HOST, port)
+    with socket.create_connection(address, _TIMEOUT_SECONDS) as sock, over(sock, tls) as own:
+        own.sendall(_LENGTH.pack(len(frame)) + frame)
+        (length,) = _LENGTH.unpack(_receive(own, _LENGTH.size))
         if not 0 < length <= _ANSWER_BYTES_MAX:
             raise ConnectionError(f"an answer of {length} bytes: is it a Kafka listener?")
-        answer = memoryview(_receive(sock, length))
+        answer = memoryview(_receive(own, length))
     _, position = read_response_header(answer, key, version)
     response = read_metadata_response(answer[position:], version)
     return {broker.node_id for broker in response.brokers}

@@ -231,6 +231,11 @@ class Layout:
         """gRPC addresses at which clients of a secure cluster log in."""
         return self._of_brokers(self.shape.ports.grpc_client)
 
+    @property
+    def grpc_for_clients(self) -> str:
+        """gRPC addresses for clients: of a secure cluster, the listener with logins."""
+        return self.grpc_client_bootstrap if self.shape.is_secure else self.grpc_bootstrap
+
     def _of_brokers(self, first_port: int) -> str:
         ports = range(first_port, first_port + self.shape.brokers)
         return ",".join(f"{HOST}:{port}" for port in ports)

@@ -19,6 +19,7 @@ from tidemark.cli.dev.layout import HOST, Layout, Member
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.exit_codes import ExitCode
+from tidemark.runtime.tls import TlsSettings
 
 ADMIN: Final = "admin"
 """The super user, as which the command line logs in."""
@@ -29,10 +30,14 @@ MECHANISM: Final = "SCRAM-SHA-512"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 NOTE: Final = (
     "secure: Kafka clients log in with SASL_SSL or show a certificate, gRPC clients, REST and the"
-    " console want a password, and ACLs decide; the processes' own gRPC, ZooKeeper and the brokers'"
-    " listener INTERNAL are open to every user of this machine"
+    " console want a password, and ACLs decide; processes meet one another and ZooKeeper under"
+    " mutual TLS; metrics and pages for operators (ops.listen) are open to every user of this"
+    " machine"
 )
 _GRPC_LOGIN: Final = {"grpc.security.protocol": "SASL_SSL"}
+_PROCESS: Final = "process"
+_HOSTS: Final = ("localhost", HOST, "::1")
+_COMMON_NAME: Final = "RULE:^CN=([^,]+)$/$1/"
 _PASSWORD_BYTES: Final = 24
 _OTHERS: Final = 0o077
 
@@ -57,6 +62,20 @@ class SecureFiles:
     def broker(self) -> Path:
         """Certificate and key of the brokers, and of the controllers' REST."""
         return self.directory / "broker.pem"
+
+    @property
+    def process_ca(self) -> Path:
+        """Certificate of the authority that has issued that of the processes and no other."""
+        return self.directory / "process-ca.pem"
+
+    @property
+    def process(self) -> Path:
+        """Certificate and key with which processes meet one another and ZooKeeper."""
+        return self.directory / "process.pem"
+
+    def process_tls(self) -> TlsSettings:
+        """Return the identity of a process, to call others."""
+        return TlsSettings(self.process, ca=self.process_ca)
 
     @property
     def users(self) -> Path:
@@ -99,9 +118,9 @@ class SecureFiles:
 
     def made_once(self) -> tuple[Path, ...]:
         """Return the files that ``prepare`` makes at the first start."""
-        own = (self.ca, self.broker, self.directory / "ca.key", self.users)
+        own = (self.ca, self.broker, self.directory / "ca.key", self.process_ca, self.process)
         identities = tuple(self.identity(user) for user in USERS)
-        return own + identities + tuple(self.password(user) for user in USERS)
+        return (*own, self.users, *identities, *(self.password(user) for user in USERS))
 
 
 def prepare(layout: Layout) -> None:
@@ -111,6 +130,8 @@ def prepare(layout: Layout) -> None:
     """
     files = SecureFiles.of(layout)
     if files.directory.exists():
+        if not files.process.exists() and not files.process_ca.exists():
+            _make_process(files)  # the directory is older than these files
         _check(files)
     else:
         _make(files)
@@ -127,10 +148,11 @@ def _make(files: SecureFiles) -> None:
     scratch.mkdir(mode=0o700, parents=True)
     new = SecureFiles(scratch)
     authority = Authority.create("tidemark development cluster", Clock().wall_ms())
-    server = authority.server("broker", ("localhost", HOST, "::1"))
+    server = authority.server("broker", _HOSTS)
     write_private(new.ca, authority.identity.certificate)
     write_private(scratch / "ca.key", authority.identity.key)
     write_private(new.broker, server.certificate + server.key)
+    _make_process(new)
     lines = []
     for user in USERS:
         identity = authority.client(user)
@@ -140,6 +162,18 @@ def _make(files: SecureFiles) -> None:
         lines.append(f"{user}:{password}\n")
     write_private(new.users, "".join(lines).encode())
     scratch.rename(files.directory)
+
+
+def _make_process(files: SecureFiles) -> None:
+    """Make the certificate of the processes. The key of its authority is forgotten, so that no
+    client has one that processes or ZooKeeper take.
+    """
+    from tidemark.runtime.certificate_authority import Authority
+
+    own = Authority.create("processes of the development cluster", Clock().wall_ms())
+    process = own.server(_PROCESS, _HOSTS)
+    write_private(files.process_ca, own.identity.certificate)
+    write_private(files.process, process.certificate + process.key)
 
 
 def _check(files: SecureFiles) -> None:
@@ -175,17 +209,20 @@ def keys_of(layout: Layout, member: Member) -> dict[str, object]:
     """Return the configuration that makes a process secure."""
     files = SecureFiles.of(layout)
     rules = {"authorizer.class.name": AUTHORIZER, "super.users": f"User:{ADMIN}"}
+    meets = _between_processes(files)
     if member.kind == "controller":
         return {
+            **meets,
             "initial.users.file": str(files.users),
             "rest.ssl.certificate.location": str(files.broker),
             "rest.authentication.mechanisms": "basic",
             **rules,
         }
     if member.kind != "broker":
-        return {}
+        return meets
     ports = member.ports
     return {
+        **meets,
         **rules,
         "listeners": ",".join(
             f"{name}://{HOST}:{ports[kind]}"
@@ -196,13 +233,45 @@ def keys_of(layout: Layout, member: Member) -> dict[str, object]:
                 ("GRPC", "grpc_client"),
             )
         ),
-        "listener.security.protocol.map": "CLIENT:SASL_SSL,MUTUAL:SSL,INTERNAL:PLAINTEXT"
-        ",GRPC:SASL_SSL",
+        "listener.security.protocol.map": "CLIENT:SASL_SSL,MUTUAL:SSL,INTERNAL:SSL,GRPC:SASL_SSL",
         "sasl.enabled.mechanisms": f"{MECHANISM},SCRAM-SHA-256,PLAIN",
         "ssl.certificate.location": str(files.broker),
         "ssl.ca.location": str(files.ca),
         "listener.name.mutual.ssl.client.auth": "required",
-        "listener.name.mutual.ssl.principal.mapping.rules": "RULE:^CN=([^,]+)$/$1/",
+        "listener.name.mutual.ssl.principal.mapping.rules": _COMMON_NAME,
+        "listener.name.internal.ssl.client.auth": "required",
+        "listener.name.internal.ssl.principal.mapping.rules": _COMMON_NAME,
+        "listener.name.internal.ssl.certificate.location": str(files.process),
+        "listener.name.internal.ssl.ca.location": str(files.process_ca),
+    }
+
+
+def _between_processes(files: SecureFiles) -> dict[str, object]:
+    """Return mutual TLS over gRPC and to ZooKeeper."""
+    return {
+        "grpc.ssl.certificate.location": str(files.process),
+        "grpc.ssl.ca.location": str(files.process_ca),
+        "grpc.ssl.client.auth": "required",
+        "grpc.ssl.principal.mapping.rules": _COMMON_NAME,
+        "cluster.principals": f"User:{_PROCESS}",
+        "zookeeper.ssl.client.enable": True,
+        "zookeeper.ssl.certificate.location": str(files.process),
+        "zookeeper.ssl.ca.location": str(files.process_ca),
+    }
+
+
+def zookeeper_keys(layout: Layout) -> dict[str, object]:
+    """Return ZooKeeper's options: one port, with TLS, for those with the processes' certificate."""
+    files = SecureFiles.of(layout)
+    return {
+        "secureClientPort": layout.shape.ports.zookeeper,
+        "secureClientPortAddress": HOST,
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.type": "PEM",
+        "ssl.keyStore.location": files.process,
+        "ssl.trustStore.type": "PEM",
+        "ssl.trustStore.location": files.process_ca,
+        "ssl.clientAuth": "need",
     }
 
 
@@ -231,6 +300,7 @@ def login_of(layout: Layout, user: str = ADMIN) -> dict[str, str]:
     files = SecureFiles.of(layout)
     return {
         "security.protocol": "SASL_SSL",
+        **_GRPC_LOGIN,
         "sasl.mechanism": MECHANISM,
         "sasl.username": user,
         "sasl.password.file": str(files.password(user)),
@@ -299,7 +369,7 @@ def _librdkafka(layout: Layout, user: str, password: str) -> str:
 def _profiles(layout: Layout) -> str:
     addresses = {
         "bootstrap": layout.bootstrap,
-        "grpc-bootstrap": layout.grpc_bootstrap,
+        "grpc-bootstrap": layout.grpc_for_clients,
         "rest": layout.rest_addresses,
     }
     named = {user: addresses | login_of(layout, user) for user in USERS}

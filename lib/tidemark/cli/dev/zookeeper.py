@@ -6,12 +6,15 @@ import re
 import shutil
 import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from tidemark.cli.dev.layout import HOST, Layout
+from tidemark.cli.dev.secure import zookeeper_keys
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.exit_codes import ExitCode
+from tidemark.runtime.tls import TlsError, TlsSettings, client_context
 
 JAVA_VERSION_MIN: Final = 17
 JARS_VARIABLE: Final = "TIDEMARK_ZOOKEEPER_JARS"
@@ -38,7 +41,7 @@ def zookeeper_argv(layout: Layout) -> list[str]:
     logging_path = layout.run_directory / "zookeeper-log4j2.properties"
     logging_path.write_text(_LOGGING, encoding="utf-8")
     config_path = layout.run_directory / "zookeeper.cfg"
-    config_path.write_text(_configuration(data, layout.shape.ports.zookeeper), encoding="utf-8")
+    config_path.write_text(_configuration(data, _port_keys(layout)), encoding="utf-8")
     return [
         java,
         "-Xmx128m",
@@ -53,14 +56,20 @@ def zookeeper_argv(layout: Layout) -> list[str]:
     ]
 
 
-def _configuration(data: Path, port: int) -> str:
+def _port_keys(layout: Layout) -> Mapping[str, object]:
+    if layout.shape.is_secure:
+        return zookeeper_keys(layout)
+    return {"clientPort": layout.shape.ports.zookeeper, "clientPortAddress": HOST}
+
+
+def _configuration(data: Path, port_keys: Mapping[str, object]) -> str:
+    lines = "\n".join(f"{name}={value}" for name, value in port_keys.items())
     return f"""\
 tickTime=1000
 minSessionTimeout=1000
 maxSessionTimeout=120000
 dataDir={data}
-clientPort={port}
-clientPortAddress={HOST}
+{lines}
 maxClientCnxns=0
 autopurge.purgeInterval=1
 autopurge.snapRetainCount=3
@@ -68,19 +77,40 @@ autopurge.snapRetainCount=3
 """
 
 
-def zookeeper_problem(port: int, timeout_seconds: float = 1.0) -> str | None:
-    """Return why ZooKeeper does not serve; None if it does."""
+def zookeeper_problem(
+    port: int, timeout_seconds: float = 1.0, tls: TlsSettings | None = None
+) -> str | None:
+    """Return why ZooKeeper does not serve, over TLS with ``tls``; None if it does."""
     try:
-        with socket.create_connection((HOST, port), timeout_seconds) as sock:
-            sock.sendall(b"srvr")
-            answer = b""
-            while part := sock.recv(4_096):
-                answer += part
-    except OSError as error:
+        answer = four_letters(port, "srvr", timeout_seconds, tls)
+    except (OSError, TlsError) as error:
         return str(error)
     if b"Mode:" in answer:
         return None
     return answer.decode("utf-8", "replace").strip() or "no answer"
+
+
+def four_letters(
+    port: int, word: str, timeout_seconds: float, tls: TlsSettings | None = None
+) -> bytes:
+    """Return ZooKeeper's answer to a command of four letters, over TLS with ``tls``.
+
+    Raises OSError, TlsError.
+    """
+    address = (HOST, port)
+    with socket.create_connection(address, timeout_seconds) as sock, over(sock, tls) as own:
+        own.sendall(word.encode())
+        answer = b""
+        while part := own.recv(65_536):
+            answer += part
+    return answer
+
+
+def over(sock: socket.socket, tls: TlsSettings | None) -> socket.socket:
+    """Return the socket itself, or TLS over it. Raises OSError, TlsError."""
+    if tls is None:
+        return sock
+    return client_context(tls).wrap_socket(sock, server_hostname=HOST)
 
 
 def find_java() -> str:

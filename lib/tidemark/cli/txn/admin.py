@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidemark.cli.admin_client import open_admin
 from tidemark.cli.failure import CommandError
-from tidemark.cli.security import security
+from tidemark.cli.security import security, security_over_grpc
 from tidemark.cli.txn.rows import Row, holder_row, open_row
 from tidemark.client.admin.admin import Admin
 from tidemark.client.admin.first_records import first_timestamps
@@ -80,7 +80,8 @@ async def describe_with_sinks(bootstrap: str, transactional_ids: Sequence[str]) 
     """Do as ``describe``, with the batches of ids that are sinks. ``bootstrap``: gRPC addresses."""
     from tidemark.cli.txn import sinks  # loads gRPC
 
-    async with Admin(bootstrap, transport="grpc") as admin:
+    given = {"transport": "grpc", **security_over_grpc(bootstrap)}
+    async with Admin(bootstrap, **given) as admin:
         rows = await _describe(admin, transactional_ids)
     known = await sinks.describe(bootstrap, transactional_ids)
     return [{**row, **known.get(str(row["transactional_id"]), {})} for row in rows]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from tidemark.cli.failure import CommandError
+from tidemark.cli.security import security_over_grpc
 from tidemark.cli.txn.rows import Row
 from tidemark.client.errors import TransactionalIdNotFoundError
 from tidemark.client.transactions.sink_batches import SinkBatches, SinkDescription
@@ -11,7 +12,7 @@ from tidemark.client.transactions.sink_batches import SinkBatches, SinkDescripti
 async def describe(bootstrap: str, transactional_ids: Sequence[str]) -> dict[str, Row]:
     """Return the rows of those ids that are sinks. ``bootstrap``: gRPC addresses."""
     found: dict[str, Row] = {}
-    async with SinkBatches(bootstrap) as sinks:
+    async with SinkBatches(bootstrap, **security_over_grpc(bootstrap)) as sinks:
         for name in transactional_ids:
             try:
                 found[name] = sink_row(await sinks.describe(name))
@@ -33,7 +34,7 @@ def sink_row(sink: SinkDescription) -> Row:
 
 async def forget(bootstrap: str, sink_id: str, *, abort_open: bool) -> list[Row]:
     """Delete the state of a sink. ``bootstrap``: gRPC addresses."""
-    async with SinkBatches(bootstrap) as sinks:
+    async with SinkBatches(bootstrap, **security_over_grpc(bootstrap)) as sinks:
         if not await sinks.forget(sink_id, abort_open=abort_open):
             raise CommandError(
                 f"no batch was ever written to a sink {sink_id!r}",

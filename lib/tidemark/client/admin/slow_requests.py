@@ -1,7 +1,7 @@
 """SlowRequests: the slow requests that brokers remember, over gRPC."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import grpc.aio
@@ -59,7 +59,7 @@ class SlowRequests(SessionClient):
         clock: Clock | None = None,
         **settings: Any,
     ) -> None:
-        self.config = replace(with_settings(config or AdminConfig(), settings), transport="grpc")
+        self.config = with_settings(config or AdminConfig(), {**settings, "transport": "grpc"})
         self._clock = clock or Clock()
         self._session = Session(bootstrap_servers, self.config, self._clock)
 

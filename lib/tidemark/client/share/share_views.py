@@ -6,7 +6,6 @@ Views take no locks and change nothing.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import grpc.aio
@@ -90,7 +89,7 @@ class ShareViews(SessionClient):
         clock: Clock | None = None,
         **settings: Any,
     ) -> None:
-        self.config = replace(with_settings(config or AdminConfig(), settings), transport="grpc")
+        self.config = with_settings(config or AdminConfig(), {**settings, "transport": "grpc"})
         self._clock = clock or Clock()
         self._backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         self._session = Session(bootstrap_servers, self.config, self._clock)

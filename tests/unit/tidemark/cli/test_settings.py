@@ -10,6 +10,7 @@ from tidemark.cli.failure import CommandError
 from tidemark.cli.main import hoisted, run
 from tidemark.cli.output import bootstrap_for
 from tidemark.cli.security import security, security_over
+from tidemark.client.config import ProducerConfig
 from tidemark.runtime.exit_codes import ExitCode
 
 Capture = pytest.CaptureFixture[str]
@@ -178,6 +179,35 @@ def test_the_login_is_that_of_the_settings(tmp_path: Path) -> None:
     assert (found["sasl_username"], found["sasl_password"]) == ("alice", "pa55")
     assert found["security_protocol"] == "SASL_SSL"
     assert security_over({"transport": "grpc"}) == {"transport": "grpc"}
+
+
+@pytest.mark.feature("SE30")
+def test_a_login_over_grpc_sends_the_password_and_kafkas_listeners_keep_theirs(
+    monkeypatch: Patch,
+) -> None:
+    monkeypatch.setenv("TIDEMARK_SASL_PASSWORD", "pencil")
+    login = ["security.protocol=SASL_SSL", "sasl.username=alice"]
+    settings.begin([*login, "grpc.security.protocol=SASL_SSL"], None)
+    found = security_over({"transport": "grpc"}, "prod:9792")
+    assert (found["security_protocol"], found["sasl_mechanism"]) == ("SASL_SSL", "PLAIN")
+    assert (found["sasl_username"], found["sasl_password"]) == ("alice", "pencil")
+    assert found["kafka_security"].sasl_mechanism == "SCRAM-SHA-512"
+    ProducerConfig(**found)
+    settings.begin([*login, "grpc.security.protocol=SSL"], None)
+    own = ProducerConfig(**security_over({"transport": "grpc"}))
+    assert (own.uses_sasl, own.kafka_security and own.kafka_security.uses_sasl) == (False, True)
+
+
+@pytest.mark.feature("SE25", "SE30")
+def test_the_listener_grpc_of_a_secure_embedded_cluster_is_found(tmp_path: Path) -> None:
+    secure_cluster(tmp_path / ".tidemark")
+    (tmp_path / ".tidemark/secure").mkdir()
+    (tmp_path / ".tidemark/secure/admin.password").write_text("secret\n")
+    address = settings.address("grpc-bootstrap")
+    assert address == "127.0.0.1:21130,127.0.0.1:21131"
+    found = security_over({"transport": "grpc"}, address)
+    assert (found["security_protocol"], found["sasl_password"]) == ("SASL_SSL", "secret")
+    assert security_over({"transport": "grpc"}, "prod:9792") == {"transport": "grpc"}
 
 
 def test_the_root_options_may_follow_the_command() -> None:

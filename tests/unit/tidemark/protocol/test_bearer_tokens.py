@@ -120,6 +120,18 @@ def test_attack_a_key_of_the_attacker() -> None:
 
 
 @pytest.mark.feature("SE06")
+def test_attack_oversized_tokens_are_refused_unread() -> None:
+    """Even one that is valid in every other way."""
+    for size, is_taken in ((TOKEN_BYTES_MAX // 2, True), (TOKEN_BYTES_MAX, False)):
+        token = signed({"more": "x" * size})
+        if is_taken:
+            assert verify(token, KEYS, RULES, NOW_S).user == "alice"
+            continue
+        with pytest.raises(BearerError, match="bytes"):
+            verify(token, KEYS, RULES, NOW_S)
+
+
+@pytest.mark.feature("SE06")
 def test_attack_oversized_and_nested_tokens() -> None:
     nested = base64.urlsafe_b64encode(b"[" * 10_000).rstrip(b"=").decode()
     for token in ("x" * (TOKEN_BYTES_MAX + 1), f"{nested}.{nested}.x", f"{part({})}..", "", ".."):

@@ -10,6 +10,7 @@ from controller.config import ControllerConfig
 from share_coordinator.config import ShareCoordinatorConfig
 from tidemark.cli.dev.cluster import Config, DevCluster
 from tidemark.cli.dev.layout import SHARE_COORDINATOR, TXN_COORDINATOR, Layout, Shape
+from tidemark.runtime.cluster_config import ClusterConfig
 from tidemark.runtime.service_config import ServiceConfig, load
 from txn_coordinator.config import TxnCoordinatorConfig
 
@@ -72,12 +73,15 @@ def test_every_service_accepts_its_configuration_of_a_secure_cluster(
     cluster.layout.run_directory.mkdir()
     argv = cluster._argv(cluster.layout.member(f"{kind}-1"))
     config = load(CLASSES[kind], argv[4:], "TIDEMARK_TEST_")
+    assert isinstance(config, ClusterConfig)
+    assert config.process_principals == {"User:process"}
+    assert config.zookeeper_access().has_tls
     if isinstance(config, BrokerConfig):
         assert config.authorizer_class_name
         protocols = {one.name: one.security_protocol for one in config.parsed_listeners()}
         assert protocols == {
             "CLIENT": "SASL_SSL",
             "MUTUAL": "SSL",
-            "INTERNAL": "PLAINTEXT",
+            "INTERNAL": "SSL",
             "GRPC": "SASL_SSL",
         }

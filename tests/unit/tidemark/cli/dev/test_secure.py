@@ -76,6 +76,23 @@ def test_a_start_that_was_cut_off_is_begun_anew(layout: Layout) -> None:
     assert SecureFiles.of(layout).users.read_text() != "half"
 
 
+def test_a_directory_from_before_the_processes_had_certificates_gets_them(layout: Layout) -> None:
+    prepare(layout)
+    files = SecureFiles.of(layout)
+    before = contents(files)
+    for path in (files.process, files.process_ca):
+        path.unlink()
+    prepare(layout)
+    after = contents(files)
+    assert {name for name in before if after[name] != before[name]} == {
+        files.process.name,
+        files.process_ca.name,
+    }
+    files.process.unlink()
+    with pytest.raises(CommandError, match=r"process\.pem is missing"):
+        prepare(layout)
+
+
 def test_a_missing_file_is_named(layout: Layout) -> None:
     prepare(layout)
     SecureFiles.of(layout).broker.unlink()
