@@ -15,6 +15,7 @@ from typing import Any, Final
 from bench.broker import BrokerUnderTest
 from bench.processes import cpu_seconds
 from bench.report import Row
+from bench.secure_flood import bench_flood
 from confluent_kafka import Consumer, Producer, TopicPartition
 from e2e.certificates import Authority, Files
 from free_ports import free_port
@@ -51,6 +52,8 @@ def bench_secure(directory: Path, *, total: int, runs: int) -> list[Row]:
     with doors(directory) as (one, ports, files):
         rows += bench_listeners(one, ports, files, total=total, runs=runs)
         rows += [bench_logins(one, ports["LOGIN"], files, mechanism) for mechanism in _MECHANISMS]
+        wrong = login_of(files, "PLAIN", "wrong")
+        rows += bench_flood(one, ports["CLIENT"], ports["LOGIN"], wrong, runs=runs)
     return rows
 
 
@@ -216,15 +219,20 @@ def fetch(client: dict[str, Any], topic: str, count: int) -> None:
 # -- logins
 
 
-def bench_logins(one: BrokerUnderTest, port: int, files: Files, mechanism: str) -> Row:
-    """Connections with TLS and a login, several at a time, with the native client."""
-    config = ClientConfig(
+def login_of(files: Files, mechanism: str, password: str) -> ClientConfig:
+    """Return the native client's configuration."""
+    return ClientConfig(
         security_protocol="SASL_SSL",
         sasl_mechanism=mechanism,
         sasl_username=USER,
-        sasl_password=PASSWORD,
+        sasl_password=password,
         ssl_ca_location=files["ssl.ca.location"],
     )
+
+
+def bench_logins(one: BrokerUnderTest, port: int, files: Files, mechanism: str) -> Row:
+    """Connections with TLS and a login, several at a time, with the native client."""
+    config = login_of(files, mechanism, PASSWORD)
 
     async def client() -> None:
         for _ in range(LOGINS // LOGINS_AT_ONCE):

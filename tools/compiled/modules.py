@@ -21,6 +21,7 @@ COMPILED: Final = (
     "broker/core/*.py",
     "broker/core/share/*.py",
     "broker/storage/*.py",
+    "broker/shell/audited_authorizer.py",
     *(
         f"broker/shell/{room}/*.py"
         for room in ("listener", "partitions", "replication", "share", "transactions")

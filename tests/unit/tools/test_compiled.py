@@ -1,6 +1,8 @@
 """The list of compiled modules, and what a process says of its build."""
 
+import ast
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,11 @@ from compiled.modules import COMPILED, INTERPRETED, sources
 from tidemark.runtime.build import build_text, is_compiled
 
 pytestmark = pytest.mark.feature("Y16")
+
+INTERPRETED_ANYWAY = frozenset(
+    ("BaseException", "Enum", "Exception", "IntEnum", "IntFlag", "NamedTuple", "Protocol")
+)
+"""Classes with these bases are no extension types, whatever compiles them."""
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +46,50 @@ def test_a_tree_is_kept_by_what_goes_into_it() -> None:
 def test_a_process_says_what_it_runs() -> None:
     kind = "compiled" if is_compiled() else "interpreted"
     assert build_text().startswith(f"{kind}, Python 3.")
+
+
+def module_of(tree: Path, path: Path) -> str:
+    """Return the name by which a file is imported."""
+    return ".".join(path.relative_to(tree).with_suffix("").parts)
+
+
+def bases_of(tree: Path, path: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield each class of a file with its imported bases: class, module and name of the base."""
+    parsed = ast.parse(path.read_text())
+    imported = {
+        name.asname or name.name: (each.module, name.name)
+        for each in ast.walk(parsed)
+        if isinstance(each, ast.ImportFrom) and each.module
+        for name in each.names
+    }
+    for each in ast.walk(parsed):
+        if isinstance(each, ast.ClassDef):
+            for base in each.bases:
+                name = ast.unparse(base).partition("[")[0]
+                if name in imported:
+                    yield (f"{module_of(tree, path)}.{each.name}", *imported[name])
+
+
+def extension_types(tree: Path) -> set[tuple[str, str]]:
+    """Return module and name of the classes that are compiled to extension types."""
+    found = set()
+    for path in sources(tree):
+        for each in ast.walk(ast.parse(path.read_text())):
+            if isinstance(each, ast.ClassDef):
+                names = {ast.unparse(base).partition("[")[0] for base in each.bases}
+                if not names & INTERPRETED_ANYWAY:
+                    found.add((module_of(tree, path), each.name))
+    return found
+
+
+def test_no_interpreted_class_inherits_from_a_compiled_one(tree: Path) -> None:
+    compiled, types = set(sources(tree)), extension_types(tree)
+    assert ("tidemark.protocol.acl_authorizer", "AclAuthorizer") in types
+    wrong = [
+        f"{name} inherits from {module}.{base}"
+        for path in sorted(tree.rglob("*.py"))
+        if path not in compiled
+        for name, module, base in bases_of(tree, path)
+        if (module, base) in types
+    ]
+    assert wrong == []
