@@ -154,7 +154,7 @@ def test_no_pod_has_a_token_but_the_roll_and_those_that_are_switched_on(values: 
     }
     found = {name.removesuffix("-1").rpartition("-")[2] for name in jobs - rolled}
     more = {"provisioning"} if values.stem == "provisioning" else set()
-    assert found == makers - without.get(values.stem, set()) | more
+    assert found == makers - without.get(values.stem, set()) | more | {"scale"}
     chosen = yaml.safe_load(values.read_text()) or {}
     switched_on = {"rackAwareness": "demo-broker", "replaceLostNodes": "demo-controller"}
     wanted = {pod for key, pod in switched_on.items() if chosen.get(key, {}).get("enabled")}
@@ -190,6 +190,29 @@ def test_the_roll_may_evict_pods_and_not_delete_them() -> None:
     assert found == {("pods", "list"), ("statefulsets", "list"), ("pods/eviction", "create")}
     without = rendered(DEFAULT.with_name("no-roll.yaml"))
     assert not [it for it in without if it["metadata"]["name"].startswith("demo-roll")]
+
+
+@pytest.mark.feature("KU17", "KU24")
+def test_brokers_are_counted_before_an_upgrade_and_a_rollback_and_after_certificates() -> None:
+    manifests = rendered(DEFAULT.with_name("many.yaml"))
+    hooks = {it["kind"]: it for it in manifests if it["metadata"]["name"] == "demo-can-scale"}
+    assert hooks.keys() == {"ServiceAccount", "Role", "RoleBinding", "Job"}
+    weight = hook_of(named(manifests, "Job", "demo-secrets"), "hook-weight")
+    for found in hooks.values():
+        assert hook_of(found, "hook") == "pre-upgrade,pre-rollback"
+        assert int(hook_of(found, "hook-weight")) > int(weight)
+    assert hooks["Role"]["rules"] == [
+        {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["list"]}
+    ]
+    (container,) = hooks["Job"]["spec"]["template"]["spec"]["containers"]
+    brokers = named(manifests, "StatefulSet", "demo-broker")["spec"]["replicas"]
+    assert container["command"][-4:-2] == ["--brokers", str(brokers)]
+
+
+def hook_of(manifest: Manifest, key: str) -> str:
+    """An annotation by which helm runs a manifest as a hook."""
+    value: str = manifest["metadata"]["annotations"][f"helm.sh/{key}"]
+    return value
 
 
 @pytest.mark.feature("SE29")

@@ -1,5 +1,5 @@
-"""Rights of the chart's roll, of its watch over lost nodes and of the Job that makes Secrets: each
-works with those of its roles, and with none of them missing.
+"""Rights of the chart's roll, of its watch over lost nodes and of the Jobs that make Secrets and
+count replicas: each works with those of its roles, and with none of them missing.
 """
 
 from pathlib import Path
@@ -206,6 +206,15 @@ def replace(rights: frozenset[Right]) -> Watched:
 @pytest.mark.feature("KU17")
 def test_the_rights_of_the_roll_suffice() -> None:
     assert roll(rights_of_the_roll()) == 2
+
+
+@pytest.mark.feature("KU17", "KU24")
+def test_the_right_of_the_job_that_counts_replicas_suffices_and_is_needed() -> None:
+    around = Surroundings(lambda: False, lambda _: None)
+    rights = rights_of("default", ("Role", "demo-can-scale"))
+    assert Work(LimitedApi(rights), "log", "demo", around).held_beyond(3) == {}
+    with pytest.raises(KubernetesError, match="statefulsets"):
+        Work(LimitedApi(frozenset()), "log", "demo", around).held_beyond(3)
 
 
 @pytest.mark.feature("KU17")

@@ -88,6 +88,31 @@ class Work:
         self._say(f"restarting {pod.name}")
         return None
 
+    def held_beyond(self, brokers: int) -> dict[int, int]:
+        """Return the numbers of replicas of the brokers that fewer brokers would remove, by their
+        ids, of those that have any. Raises OutOfTimeError without an answer of a controller.
+        """
+        while True:
+            try:
+                found = self._held_beyond_once(brokers)
+            except KubernetesError as error:
+                found = _as_wait(error)
+            if not isinstance(found, Wait):
+                return found
+            self._pause(found)
+
+    def _held_beyond_once(self, brokers: int) -> dict[int, int] | Wait:
+        release = self.on_kubernetes.read_sets()
+        prefix_of(release)
+        held = {}
+        for broker in release.brokers_beyond(brokers):
+            count = self.controllers(release).replicas_of(broker)
+            if count is None:
+                return roll.NO_ANSWER
+            if count:
+                held[broker] = count
+        return held
+
     def replacement_refusal(
         self, release: Release, node: str, *, confirmed: bool, accept_loss: bool
     ) -> Refusal | None:

@@ -176,6 +176,21 @@ def _row(release: Release, pod: Pod, newest: str) -> Row:
     }
 
 
+def require_empty(work: Work, brokers: int) -> None:
+    """Raise CommandError if a broker beyond this number has replicas."""
+    held = work.held_beyond(brokers)
+    if held:
+        ids = " ".join(f"--remove-broker {broker}" for broker in held)
+        lines = ", ".join(
+            f"broker {broker} has {count} replica{'s' if count > 1 else ''}"
+            for broker, count in held.items()
+        )
+        raise CommandError(
+            f"no fewer brokers: {lines}",
+            hint=f"move them away: tidemark cluster reassign plan {ids}; then apply, and watch",
+        )
+
+
 def plan_replacement(
     work: Work, node: str, *, confirmed: bool, accept_loss: bool
 ) -> tuple[Release, list[Row], Refusal | None]:

@@ -91,6 +91,32 @@ def roll(
     say(f"{count} pods restarted; every pod is ready, every replica in sync")
 
 
+@app.command("can-scale")
+def can_scale(
+    release: ReleaseArgument,
+    *,
+    brokers: Annotated[
+        int, typer.Option("--brokers", min=1, metavar="NUMBER", help="Brokers that shall be left.")
+    ],
+    timeout: TimeoutOption = None,
+    namespace: NamespaceOption = "default",
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+) -> None:
+    """Fail while a broker that would be removed has replicas. The chart runs it before an upgrade
+    and a rollback.
+
+    Exit code 0 if no broker would be removed, or those that would have no replicas; 1 if one has.
+    Without an answer of a controller it waits.
+    """
+    from tidemark.cli.k8s import calls
+
+    with calls.failures(release, namespace):
+        work = calls.open_work(release, namespace, calls.Place(kubeconfig, context), timeout)
+        calls.require_empty(work, brokers)
+    say(f"{brokers} brokers hold every replica")
+
+
 @app.command("replace-node")
 def replace_node(
     release: ReleaseArgument,

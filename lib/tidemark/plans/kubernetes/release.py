@@ -99,6 +99,11 @@ class Release:
         found = [pod for pod in self.pods if pod.component == component]
         return sorted(found, key=lambda pod: -pod.ordinal)
 
+    def brokers_beyond(self, replicas: int) -> range:
+        """Return the ids of the brokers that are there, and that fewer replicas would remove."""
+        now = max((each.replicas for each in self.sets if each.component == BROKER), default=0)
+        return range(replicas, now)
+
     def volumes_of(self, pod: Pod) -> Iterator[tuple[Claim, Volume]]:
         """Yield the claims of a pod that are bound, with their volumes."""
         for name in pod.claims:

@@ -19,6 +19,8 @@ class MemoryApi(KubernetesApi):
         self.sets = [manifest("demo-controller", "controller"), manifest("demo-broker", "broker")]
         self.pods = {name: pod(name) for name in ("demo-controller-0", "demo-broker-0")}
         self.answer: Document | KubernetesError = WHOLE
+        self.replicas: dict[int, int] = {}
+        """Replicas of the brokers that are registered, by their ids."""
         self.budget: list[int] = []
         """Statuses that the next evictions are refused with."""
         self.done: list[str] = []
@@ -76,6 +78,11 @@ class MemoryApi(KubernetesApi):
     def _rest(self, path: str) -> Document:
         if isinstance(self.answer, KubernetesError):
             raise self.answer
+        if path.endswith("/partition-replicas"):
+            broker = int(path.split("/")[-2])
+            if broker not in self.replicas:
+                raise KubernetesError(404, "", "there is no broker")
+            return {"data": [], "total": self.replicas[broker]}
         return {"data": [{"cluster_id": "c"}]} if path == CLUSTERS else self.answer
 
 

@@ -85,3 +85,38 @@ def test_a_namespace_without_the_release() -> None:
     api.sets = []
     with pytest.raises(NoReleaseError):
         work(api, Said()).roll(again=False)
+
+
+def with_brokers(count: int) -> MemoryApi:
+    api = MemoryApi()
+    for found in api.sets:
+        if found["metadata"]["name"] == "demo-broker":
+            found["spec"]["replicas"] = count
+    return api
+
+
+@pytest.mark.feature("KU24")
+def test_brokers_that_would_be_removed_are_named_with_the_replicas_that_they_have() -> None:
+    api = with_brokers(6)
+    api.replicas = {2: 9, 3: 4, 4: 0}  # 5 is not registered
+    assert work(api, Said()).held_beyond(3) == {3: 4}
+    assert work(api, Said()).held_beyond(6) == {}
+    assert api.done == []
+
+
+@pytest.mark.feature("KU24")
+def test_without_an_answer_it_is_not_known_that_a_broker_is_empty() -> None:
+    api, said = with_brokers(4), Said()
+    api.answer = KubernetesError(503, "", "no endpoints")
+    with pytest.raises(OutOfTimeError):
+        work(api, said).held_beyond(3)
+    assert said == ["waiting: no controller answers"]
+    assert work(api, Said()).held_beyond(4) == {}  # nothing is asked
+
+
+@pytest.mark.feature("KU24")
+def test_a_service_that_does_not_exist_is_no_broker_without_replicas() -> None:
+    api = with_brokers(4)
+    api.answer = KubernetesError(404, "NotFound", "services not found")
+    with pytest.raises(OutOfTimeError):
+        work(api, Said()).held_beyond(3)
