@@ -32,15 +32,17 @@ def wait_for(
     story: str | Callable[[], str] = "",
     *,
     wait_s: float = PATIENCE_S,
+    poll_s: float = POLL_S,
 ) -> Found:
-    """The first answer of ``look`` that is neither None nor false.
+    """The first answer of ``look`` that is neither None nor false. ``poll_s``: longer where a look
+    takes much of the machine.
 
     Raises AssertionError with ``story`` after ``wait_s``.
     """
     deadline = time.monotonic() + wait_s
     while not (found := look()):
         assert time.monotonic() < deadline, f"waited {wait_s:g} s: {_told(story)}"
-        time.sleep(POLL_S)
+        time.sleep(poll_s)
     return found
 
 

@@ -47,16 +47,20 @@ class Load(Background):
     """An idempotent producer that writes to every partition of a topic in turn until stopped."""
 
     def __init__(self, client: Client, topic: str) -> None:
+        """Requests that get no answer are given up after 10 s, and not after librdkafka's 60: the
+        gaps in writes shall be those of the cluster.
+        """
         super().__init__("load")
         self.acknowledged: list[Acknowledged] = []
         self.failed: list[str] = []
         self._client = client
-        self._topic = topic
+        self.topic = topic
         self._producer = Producer(
             {
                 **client,
                 "enable.idempotence": True,
                 "acks": "all",
+                "socket.timeout.ms": 10_000,
                 "message.timeout.ms": PATIENCE_MS,
             }
         )
@@ -70,7 +74,7 @@ class Load(Background):
         while not self._ended.wait(_PAUSE_S):
             partition = number % PARTITIONS
             self._producer.produce(
-                self._topic, str(number), partition=partition, on_delivery=self._delivered
+                self.topic, str(number), partition=partition, on_delivery=self._delivered
             )
             self._producer.poll(0)
             number += 1
@@ -98,7 +102,7 @@ class Load(Background):
             [it.value for it in self.acknowledged if it.partition == partition]
             for partition in range(PARTITIONS)
         ]
-        read = partial(read_partition, self._client, self._topic)
+        read = partial(read_partition, self._client, self.topic)
         assert [read(partition) for partition in range(PARTITIONS)] == written
 
 

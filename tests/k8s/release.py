@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml  # type: ignore[import-untyped]
+from k8s.cluster_waiting import wait_for
 from lab.control_plane import reclaim_volumes
 from lab.settings import NODES_MAX, ROOT, environment, node_address
-from waiting import wait_for
 
 CHART: Final = ROOT / "helm/tidemark"
 ONE_NODE: Final = ROOT / "tests/helm/values/one-node-three-brokers.yaml"
 SERVICES: Final = ("broker", "controller", "txn-coordinator", "share-coordinator")
 FIRST_NODE_PORT: Final = 31090
+RETENTION_CHECK_MS: Final = 10_000
 TIDEMARK: Final = Path(sys.executable).with_name("tidemark")
 
 Manifest = dict[str, Any]
@@ -48,23 +49,25 @@ apiVersion: v1
 kind: Namespace
 metadata:
   name: {name}
-  labels: {{pod-security.kubernetes.io/enforce: restricted}}
+  labels: {{pod-security.kubernetes.io/enforce: {level}}}
 """
 
 
 class Release:
     """A release in a namespace of the same name."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, level: str = "restricted") -> None:
+        """``level``: of the Pod Security that the namespace enforces."""
         self.name = name
+        self._level = level
 
     # -- helm
 
     def install(self, values: Path) -> str:
         """Install the chart, or upgrade to these values; return the notes."""
-        run("kubectl", "apply", "-f", "-", given=_NAMESPACE.format(name=self.name))
-        space = ("--namespace", self.name)
-        argv = ("helm", "upgrade", "--install", self.name, str(CHART), *space)
+        space = _NAMESPACE.format(name=self.name, level=self._level)
+        run("kubectl", "apply", "-f", "-", given=space)
+        argv = ("helm", "upgrade", "--install", self.name, str(CHART), "--namespace", self.name)
         return run(*argv, "--values", str(values))
 
     def revision(self) -> int:
@@ -249,10 +252,22 @@ def _generation(manifest: Manifest) -> int:
 
 
 def write_values(path: Path, **values: object) -> Path:
-    """Write values for this cluster: the chart's defaults, or those for a single node, and the
-    addresses of nodes for certificates.
+    """Write values for this cluster: the chart's defaults, or those for a single node; the
+    addresses of nodes for certificates; and retention that is looked at often.
     """
     text = yaml.safe_load(ONE_NODE.read_text()) if node_count() < 3 else {}
-    text["tls"] = {"hosts": [node_address(number + 1) for number in range(NODES_MAX)]}
-    path.write_text(yaml.safe_dump({**text, **values}))
+    common: Manifest = {
+        "tls": {"hosts": [node_address(number + 1) for number in range(NODES_MAX)]},
+        "broker": {"config": {"log.retention.check.interval.ms": RETENTION_CHECK_MS}},
+    }
+    path.write_text(yaml.safe_dump(merged(merged(text, common), values)))
     return path
+
+
+def merged(one: Manifest, other: Manifest) -> Manifest:
+    """Values of both, those of the other first, as helm merges them."""
+    found = {**one, **other}
+    for key in one.keys() & other.keys():
+        if isinstance(one[key], dict) and isinstance(other[key], dict):
+            found[key] = merged(one[key], other[key])
+    return found

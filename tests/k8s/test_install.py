@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from k8s.conftest import EXTERNAL, Measure
 from k8s.release import SERVICES, Client, Release, node_count, write_values
+from k8s.runbook import Runbook
 from waiting import PATIENCE_S
 
 
@@ -52,6 +53,7 @@ def test_no_value_is_needed_for_three_brokers_on_three_nodes_and_a_write_acknowl
     assert {it["status"]["disruptionsAllowed"] for it in release.objects("pdb")} == {1}
     assert "Succeeded" in release.test()
     release.uninstall()
+    Runbook("Delete the data", tmp_path, release.name).next("kubectl -n plain delete pvc")
     release.remove_data()
 
 
@@ -79,24 +81,27 @@ def test_every_service_is_ready_without_a_restart_by_a_probe(release: Release) -
             assert (status["ready"], status["restartCount"]) == (True, 0), status
 
 
-@pytest.mark.feature("KU24")
-def test_fewer_brokers_are_refused_while_there_are_more(release: Release, tmp_path: Path) -> None:
-    fewer = {"broker": {"replicas": 2}, "replication": {"factor": 2, "minInSyncReplicas": 1}}
-    with pytest.raises(AssertionError, match=r"broker\.replicas would go from 3 to 2"):
-        release.install(write_values(tmp_path / "values.yaml", external=EXTERNAL, **fewer))
-
-
 @pytest.mark.feature("KU08")
 def test_uninstall_keeps_the_data_and_a_new_install_finds_it(
-    release: Release, tmp_path: Path
+    release: Release, tmp_path: Path, measured: Measure
 ) -> None:
     topic = f"kept-{time.time_ns()}"
     values = [str(number) for number in range(100)]
     release.tidemark("topic", "create", topic)
     produce(release.client(), topic, values)
     claims = {it["metadata"]["uid"] for it in release.objects("pvc")}
-    release.uninstall()
+    if release.says("topic", "describe", "first"):
+        release.tidemark("topic", "delete", "first", "--yes")
+    begun = time.monotonic()
+    (tmp_path / "uninstall").mkdir()
+    commands = Runbook("Uninstall", tmp_path / "uninstall")
+    commands.next("helm uninstall")
+    measured("uninstall, until all pods are gone, s", time.monotonic() - begun)
+    assert f"disk0-{release.name}-broker-2" in commands.next("kubectl -n demo get pvc")
     assert {it["metadata"]["uid"] for it in release.objects("pvc")} == claims
-    release.install(write_values(tmp_path / "values.yaml", external=EXTERNAL))
+    values_file = write_values(tmp_path / "values.yaml", external=EXTERNAL)
+    commands = Runbook("Install", tmp_path)
+    commands.next("helm install", also=f"--values {values_file}")
+    commands.rest()
     release.wait_ready()
     assert consume(release.client(), topic, topic, len(values)) == values

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from k8s.cluster_waiting import wait_for
 from k8s.conftest import Measure, timed
 from k8s.load import PARTITIONS, Load
 from k8s.release import Release, node_count, run, succeeds
+from k8s.runbook import Runbook
 from lab import node
 from lab.control_plane import reclaim_volumes
 from lab.settings import ROOT, node_name
-from waiting import wait_for
 
 MANY = 100
 """Acknowledged writes before a fault."""
@@ -107,20 +108,56 @@ def test_a_node_that_comes_back_serves_its_disk_again_and_no_acknowledged_write_
     load.check()
 
 
+@pytest.fixture
+def cut(nodes: None) -> Iterator[list[int]]:
+    """Nodes that are off the network, which are put back in the end."""
+    found: list[int] = []
+    yield found
+    for number in found:
+        lab("heal", number)
+
+
+@pytest.mark.feature("KU30", "X03")
+def test_a_node_off_the_network_is_not_replaced_and_serves_its_disk_once_it_is_back(
+    release: Release, load: Load, cut: list[int], measured: Measure
+) -> None:
+    pod = broker(release, 2)
+    number = number_of(pod)
+    with load:
+        wait_for(lambda: len(load.acknowledged) > MANY)
+        cut.append(number)
+        lab("cut", number)
+        wait_node(number, "Unknown")
+        seen = len(load.acknowledged)
+        wait_for(lambda: len(load.acknowledged) > seen + MANY)
+        said = refused(lambda: release.k8s("replace-node", node_name(number), "--yes"))
+        assert "NodeNotConfirmed" in said
+        lab("heal", number)
+        cut.clear()
+        with timed(measured, "node back on the network, until replicas are in sync, s"):
+            release.wait_ready()
+    measured("longest gap of a partition when a node is off the network, s", load.longest_gap_s())
+    assert number_of(broker(release, 2)) == number
+    load.check()
+
+
 @pytest.mark.feature("KU29", "KU30", "KU31", "X03", "Y09")
 @pytest.mark.usefixtures("nodes")
 def test_a_node_that_never_comes_back_is_replaced_by_hand(
-    release: Release, load: Load, measured: Measure
+    release: Release, load: Load, tmp_path: Path, measured: Measure
 ) -> None:
     number = number_of(broker(release, 1))
     name = node_name(number)
     assert "NodeAlive" in refused(lambda: release.k8s("replace-node", name, "--yes"))
     with load:
         lose(load, number)
-        run("kubectl", "delete", "node", name)
+        commands = Runbook("A node is lost", tmp_path, NODE=name)
+        commands.next("kubectl taint")
+        commands.next("kubectl delete")
         assert f"node {name} is gone" in refused(lambda: release.k8s("status"))
+        assert f"disk0-{release.name}-broker-1" in commands.next("tidemark k8s replace-node")
         with timed(measured, "replacement of a lost node, s"):
-            release.k8s("replace-node", name, "--yes", "--timeout", "500")
+            commands.next("tidemark k8s replace-node", also="--timeout 500", given="y\n")
     measured("longest gap of a partition when a node is replaced, s", load.longest_gap_s())
     release.wait_ready()
     assert number_of(broker(release, 1)) != number

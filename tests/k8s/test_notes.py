@@ -8,10 +8,11 @@ from typing import Final
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from k8s.cluster_waiting import wait_for
 from k8s.conftest import EXTERNAL
 from k8s.release import Client, Release, run, write_values
 from lab.settings import environment
-from waiting import PATIENCE_S, wait_for
+from waiting import PATIENCE_S
 
 PROGRAMS: Final = ("kubectl ", "helm ", "tidemark ")
 READY: Final = "https://127.0.0.1:8443/readyz"

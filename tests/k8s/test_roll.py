@@ -4,12 +4,12 @@ import time
 from pathlib import Path
 
 import pytest
+from k8s.cluster_waiting import wait_for
 from k8s.conftest import EXTERNAL, Measure, timed
 from k8s.load import PARTITIONS, Load
 from k8s.release import Release, is_of_set, write_values
 from k8s.transactions import PARTITIONS as TRANSACTION_PARTITIONS
 from k8s.transactions import Transactions
-from waiting import wait_for
 
 MANY = 100
 """Acknowledged writes before a fault."""

@@ -9,11 +9,12 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 from cryptography import x509
+from k8s.cluster_waiting import wait_for
 from k8s.conftest import EXTERNAL
 from k8s.load import Load
 from k8s.release import FIRST_NODE_PORT, Release, write_values
 from k8s.test_roll import load
-from waiting import PATIENCE_S, wait_for
+from waiting import PATIENCE_S
 
 __all__ = ["load"]
 

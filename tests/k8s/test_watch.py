@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from k8s.cluster_waiting import wait_for
 from k8s.conftest import EXTERNAL, Measure, timed
 from k8s.load import Load
 from k8s.release import Release, is_ready, run, write_values
+from k8s.runbook import Runbook
 from k8s.test_nodes import (
     broker,
     lab,
@@ -19,7 +21,6 @@ from k8s.test_nodes import (
     wait_node,
 )
 from lab.settings import node_name
-from waiting import wait_for
 
 __all__ = ["load", "nodes"]
 
@@ -61,7 +62,7 @@ def counted(release: Release, metric: str, label: str) -> float:
 @pytest.mark.feature("KU29", "KU31", "KU32", "X03", "Y09", "Y15")
 @pytest.mark.usefixtures("nodes")
 def test_the_watch_refuses_two_lost_nodes_and_replaces_one(
-    watched: Release, load: Load, measured: Measure
+    watched: Release, load: Load, tmp_path: Path, measured: Measure
 ) -> None:
     first, second = number_of(broker(watched, 0)), number_of(broker(watched, 1))
     with load:
@@ -94,3 +95,19 @@ def test_the_watch_refuses_two_lost_nodes_and_replaces_one(
     assert events(watched, "ClaimDeleted")
     assert counted(watched, "tidemark_controller_node_replacement_steps", "ClaimDeleted") > 0
     load.check()
+    commands = Runbook("Replacement without an operator", tmp_path)
+    assert "NodeReplaced" in commands.next("kubectl -n demo get events")
+    commands.next("kubectl -n demo annotate")
+    assert paused(watched) == {"demo-broker", "demo-zookeeper"}
+    commands.next("kubectl -n demo annotate")
+    assert paused(watched) == set()
+
+
+def paused(release: Release) -> set[str]:
+    """Sets in which nothing is replaced."""
+    key = "tidemark/replacement-paused"
+    return {
+        it["metadata"]["name"]
+        for it in release.objects("statefulsets")
+        if it["metadata"].get("annotations", {}).get(key) == "true"
+    }

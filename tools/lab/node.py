@@ -237,7 +237,8 @@ _CNI: Final = """\
 {{"cniVersion": "0.4.0", "name": "lab", "plugins": [{{"type": "bridge", "bridge": "cni0",
  "isGateway": true, "ipMasq": false, "hairpinMode": true,
  "ipam": {{"type": "host-local", "dataDir": "/var/lib/cni/ipam",
- "ranges": [[{{"subnet": "{pods}"}}]], "routes": [{{"dst": "0.0.0.0/0"}}]}}}}]}}
+ "ranges": [[{{"subnet": "{pods}"}}]], "routes": [{{"dst": "0.0.0.0/0"}}]}}}},
+ {{"type": "portmap", "snat": true, "capabilities": {{"portMappings": true}}}}]}}
 """
 _KUBELET: Final = """\
 apiVersion: kubelet.config.k8s.io/v1beta1

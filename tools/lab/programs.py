@@ -23,6 +23,8 @@ _DEBIAN: Final = (
     *("containerd", "runc", "containernetworking-plugins", "etcd-server", "nftables"),
     *("libseccomp2", "libnftables1", "libnftnl11", "libmnl0", "libjansson4", "libedit2"),
     *("libgmp10", "libbsd0", "libmd0", "libxtables12", "libtinfo6"),
+    # Of the network plugin that forwards ports of a node to pods.
+    *("iptables", "libip4tc2", "libip6tc2", "libnfnetlink0", "libnetfilter-conntrack3"),
 )
 
 
@@ -59,6 +61,8 @@ def _runtime() -> Path:
             root = Path(scratch) / "root"
             root.mkdir()
             unpack(archive.fetch(releases), root)
+            for program in ("iptables", "ip6tables"):  # Debian's packages do it when installed
+                (root / "usr/sbin" / program).symlink_to("xtables-nft-multi")
             root.rename(path)
     return path
 

@@ -57,4 +57,5 @@ def environment() -> dict[str, str]:
     runtime = STATE / "runtime"
     libraries = f"{runtime}/usr/lib/x86_64-linux-gnu:{runtime}/lib/x86_64-linux-gnu"
     programs = f"{runtime}/usr/sbin:{runtime}/usr/bin"
+    home["XTABLES_LIBDIR"] = f"{runtime}/usr/lib/x86_64-linux-gnu/xtables"
     return {**home, "PATH": f"{path}:{programs}", "LD_LIBRARY_PATH": libraries}
