@@ -33,14 +33,14 @@ class Runbook:
         self._directory = directory
         (directory / "helm").symlink_to(ROOT / "helm")
 
-    def next(self, beginning: str = "", *, also: str = "", given: str = "") -> str:
+    def next(self, beginning: str = "", *, also: str = "") -> str:
         """Run the next command, which begins so; return what it prints. ``also``: further
-        arguments, ``given``: its input.
+        arguments.
         """
         command = self._left.pop(0)
         assert command.startswith(beginning), command
         line = f"cd {self._directory}; PATH=$PATH:{TIDEMARK.parent}; {command} {also}"
-        return run("sh", "-c", line, given=given)
+        return run("sh", "-c", line)
 
     def rest(self) -> list[str]:
         """Run the commands that are left; return what they print."""

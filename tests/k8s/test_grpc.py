@@ -15,7 +15,7 @@ servers, word = sys.argv[1:]
 password = pathlib.Path("/etc/tidemark-super-user/password").read_text().strip() + word
 login = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "admin"}
 tls = {"sasl_password": password, "ssl_ca_location": "/etc/tidemark-certificate/ca.crt"}
-with sync.Producer(servers, transport="grpc", default_api_timeout_ms=30_000, **login, **tls) as it:
+with sync.Producer(servers, transport="grpc", delivery_timeout_ms=60_000, **login, **tls) as it:
     print(it.send("over-grpc", b"value", partition=0))
 """
 

@@ -157,7 +157,7 @@ def test_a_node_that_never_comes_back_is_replaced_by_hand(
         assert f"node {name} is gone" in refused(lambda: release.k8s("status"))
         assert f"disk0-{release.name}-broker-1" in commands.next("tidemark k8s replace-node")
         with timed(measured, "replacement of a lost node, s"):
-            commands.next("tidemark k8s replace-node", also="--timeout 500", given="y\n")
+            commands.next("tidemark k8s replace-node", also="--yes --timeout 500")
     measured("longest gap of a partition when a node is replaced, s", load.longest_gap_s())
     release.wait_ready()
     assert number_of(broker(release, 1)) != number

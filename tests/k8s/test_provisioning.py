@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient
+from k8s.cluster_waiting import wait_for
 from k8s.conftest import EXTERNAL
 from k8s.release import Client, Release, write_values
-from waiting import PATIENCE_S, wait_for
+from k8s.runbook import Runbook
+from waiting import PATIENCE_S
 
 TOPIC: Final = {"name": "provisioned", "partitions": 2, "config": {"retention.ms": 86400000}}
 READ: Final = {"topic": "provisioned", "operations": ["describe", "read"]}
@@ -41,6 +43,15 @@ def test_topics_users_and_acls_are_made_once_and_acls_that_are_no_longer_named_g
 ) -> None:
     number = release.revision()
     install(release, tmp_path / "first.yaml", PROVISIONING)
+    commands = Runbook(
+        "Topics, users and ACLs by values",
+        tmp_path,
+        REVISION=str(release.revision()),
+        billing="eve",
+    )
+    assert "provisioned" in commands.next("kubectl -n demo logs")
+    assert "ScramLoginModule" in commands.next("kubectl -n demo get secret demo-user-eve")
+    commands.check_done()
     seen = AdminClient(client(release)).list_topics(timeout=PATIENCE_S).topics
     assert len(seen["provisioned"].partitions) == 2
     again = install(release, tmp_path / "second.yaml", PROVISIONING)

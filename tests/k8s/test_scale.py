@@ -96,12 +96,11 @@ def test_a_broker_is_added_and_filled_under_load_and_removed_once_it_is_empty(
 
 
 @pytest.mark.feature("KU24")
-def test_a_rollback_does_not_remove_a_broker_with_replicas(wide: Release) -> None:
+def test_a_rollback_does_not_remove_a_broker_with_replicas(wide: Release, tmp_path: Path) -> None:
     topic = f"wide-{time.time_ns()}"
     wide.tidemark("topic", "create", topic, "--partitions", "1", "--replication-factor", "4")
-    deployed = wide.revision()
-    with pytest.raises(AssertionError, match=rf"broker {ADDED} has 1 replica"):
-        wide.rollback(deployed - 1)
+    with pytest.raises(AssertionError, match=rf"broker {ADDED} has [1-9][0-9]* replica"):
+        wide.rollback(wide.revision() - 1)
     assert len(wide.pods("broker")) == 4
-    wide.rollback(deployed)  # helm has the release as pending otherwise
+    Runbook("A rollback was refused", tmp_path).rest()
     wide.tidemark("topic", "delete", topic, "--yes")
