@@ -87,8 +87,8 @@ class Builder:
         rootfs.add_spark(root)
         self._compile(root, [rootfs.CODE])
         wheels = [*self._wheels(), *self._spark_wheels()]
-        self._sbom(root, "spark", ("base", "python", "java"), wheels)
-        layers = [*self._debian("base", "python", "java"), self._layers["wheels"]]
+        self._sbom(root, "spark", ("base", "python", "java", "shell"), wheels)
+        layers = [*self._debian("base", "python", "java", "shell"), self._layers["wheels"]]
         layers += [self._layers["spark"], self._layers["pyspark"], self._write("spark-code", root)]
         spark_home = {"SPARK_HOME": f"/{rootfs.SPARK}"}
         return self._image("spark", layers, ["python3"], {**_PYTHON, **_JAVA, **spark_home})
@@ -122,7 +122,7 @@ class Builder:
             rootfs.finish_base(root)
         elif name == "python":
             rootfs.finish_python(root, self._work / "base")
-        else:
+        elif name == "java":
             rootfs.finish_java(root)
         return self._write(name, root, owned=frozenset({"data"}))
 
@@ -166,7 +166,8 @@ def resolve(archive: Archive) -> list[Package]:
     base = archive.closure(rootfs.BASE_PACKAGES)
     python = archive.closure((*rootfs.BASE_PACKAGES, *rootfs.PYTHON_PACKAGES))
     java = [archive.release(name) for name in rootfs.JAVA_PACKAGES]
-    layers = {"base": base, "python": python, "java": java}
+    shell = [archive.release(name) for name in rootfs.SHELL_PACKAGES]
+    layers = {"base": base, "python": python, "java": java, "shell": shell}
     return [
         Package(layer, release, debian.hash_of(file))
         for layer, releases in layers.items()

@@ -24,6 +24,8 @@ PYTHON_PACKAGES: Final = ("python3.11-minimal", "libpython3.11-stdlib", "libstdc
 NEEDLESS: Final = ("dpkg", "tar", "libacl1", "libselinux1", "libpcre2-8-0", "libmd0", "libzstd1")
 # Without what only a desktop needs (sound, fonts, printing, smart cards), most of its dependencies.
 JAVA_PACKAGES: Final = ("openjdk-17-jre-headless", "libstdc++6", "libgcc-s1", "gcc-12-base")
+# Spark's commands, by which its Python library starts Java, too, are scripts for it.
+SHELL_PACKAGES: Final = ("bash",)
 
 _PASSWD: Final = f"root:x:0:0:root:/:/bin/sh\ntidemark:x:{USER}:{USER}::/data:/bin/sh\n"
 _GROUP: Final = f"root:x:0:\ntidemark:x:{USER}:\n"

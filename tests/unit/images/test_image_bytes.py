@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from images.archive import Image, write_archive
 from images.debian import LOCK, Package, PackageError, check, hash_of, read_lock, write_lock
-from images.rootfs import BASE_PACKAGES, JAVA_PACKAGES, PYTHON_PACKAGES, USER
+from images.rootfs import BASE_PACKAGES, JAVA_PACKAGES, PYTHON_PACKAGES, SHELL_PACKAGES, USER
 from images.tree import write_layer
 
 
@@ -94,7 +94,7 @@ def test_an_archive_can_be_read_as_oci_layout_and_by_docker(tmp_path: Path) -> N
 def test_the_lock_names_every_package_that_an_image_asks_for(tmp_path: Path) -> None:
     locked = read_lock()
     names = {package.release.partition("=")[0] for package in locked}
-    assert names >= {*BASE_PACKAGES, *PYTHON_PACKAGES, *JAVA_PACKAGES}
+    assert names >= {*BASE_PACKAGES, *PYTHON_PACKAGES, *JAVA_PACKAGES, *SHELL_PACKAGES}
     assert {len(package.sha256) for package in locked} == {64}
     write_lock(reversed(locked), tmp_path / "lock")
     assert (tmp_path / "lock").read_text() == LOCK.read_text()
