@@ -10,7 +10,7 @@ from lab.settings import ROOT
 PAGE: Final = ROOT / "docs/operating/kubernetes.md"
 NAMESPACE: Final = "log"
 """Namespace of the release in the page; the release is ``demo``."""
-_BLOCK: Final = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def sections() -> dict[str, list[str]]:
@@ -18,7 +18,8 @@ def sections() -> dict[str, list[str]]:
     found = {}
     for part in re.split(r"^###? ", PAGE.read_text(), flags=re.MULTILINE)[1:]:
         heading, _, text = part.partition("\n")
-        commands = "".join(_BLOCK.findall(text)).splitlines()
+        blocks = (block for language, block in _BLOCK.findall(text) if not language)
+        commands = "".join(blocks).splitlines()
         if commands:
             found[heading] = commands
     return found

@@ -15,3 +15,8 @@ def test_every_section_with_commands_is_run_by_a_test() -> None:
 
 def test_commands_are_found_below_their_heading() -> None:
     assert sections()["Uninstall"][0].startswith("helm uninstall demo --namespace log")
+
+
+def test_what_is_not_a_command_is_not_found() -> None:
+    found = [command for commands in sections().values() for command in commands]
+    assert {command.split()[0] for command in found} == {"helm", "kubectl", "tidemark"}
