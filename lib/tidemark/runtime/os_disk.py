@@ -319,8 +319,8 @@ class OsDisk:
                 _fsync(descriptor, path)
             finally:
                 os.close(descriptor)
-        except FileNotFoundError as error:
-            raise DirectoryGoneError(path, error.strerror or str(error)) from error
+        except FileNotFoundError as gone:
+            raise DirectoryGoneError(path, gone.strerror or str(gone)) from gone
         except OSError as error:
             raise _disk_error(path, error) from error
 

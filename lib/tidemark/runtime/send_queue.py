@@ -194,12 +194,12 @@ class SendQueue:
         except (BlockingIOError, InterruptedError):
             self._watch()
             return
-        except DiskError as error:
+        except DiskError as unreadable:
             assert isinstance(head, QueuedSlice), "only files raise it"
-            self._unreadable(head.file, error)
+            self._unreadable(head.file, unreadable)
             return
-        except OSError as error:
-            self._break(error.strerror or str(error))
+        except OSError as broken:
+            self._break(broken.strerror or str(broken))
             return
         if not queue:
             self._unwatch()

@@ -93,3 +93,21 @@ def test_no_interpreted_class_inherits_from_a_compiled_one(tree: Path) -> None:
         if (module, base) in types
     ]
     assert wrong == []
+
+
+def test_no_name_stands_for_two_types_of_exceptions(tree: Path) -> None:
+    """mypyc gives a variable the type of its first exception; another one is a TypeError there."""
+    shared = []
+    for path in sources(tree):
+        for each in ast.walk(ast.parse(path.read_text())):
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+                kinds: dict[str, set[str]] = {}
+                for handler in ast.walk(each):
+                    if isinstance(handler, ast.ExceptHandler) and handler.name and handler.type:
+                        kinds.setdefault(handler.name, set()).add(ast.unparse(handler.type))
+                shared += [
+                    f"{module_of(tree, path)}.{each.name}: {name} is {sorted(kind)}"
+                    for name, kind in kinds.items()
+                    if len(kind) > 1
+                ]
+    assert shared == []

@@ -65,11 +65,11 @@ class FlushRound:
                         # topic.
                         with contextlib.suppress(DirectoryGoneError):
                             self._disk.sync_directory(directory)
-        except ExhaustedError as error:
-            self.error = error
-        except DiskError as error:
-            self._note_failure(error)
-            self.error = error
+        except ExhaustedError as exhausted:
+            self.error = exhausted
+        except DiskError as failure:
+            self._note_failure(failure)
+            self.error = failure
 
     def failed(self, shared: LogDirectory) -> None:
         """Fence the directory, on the loop. A sync that could not be started has not failed: the

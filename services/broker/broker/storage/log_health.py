@@ -70,10 +70,10 @@ class LogHealth:
         """
         try:
             yield
-        except FrameError as error:
-            self.raise_damaged(error, offset)
-        except DiskError as error:
-            self._shared.fence(error)
+        except FrameError as damage:
+            self.raise_damaged(damage, offset)
+        except DiskError as failure:
+            self._shared.fence(failure)
             raise
 
     @contextlib.contextmanager

@@ -143,8 +143,8 @@ def apply_rule(
         if codec == header.compression and max_timestamp == header.max_timestamp:
             return batch
         stored = _stored(batch, header, unfolded, codec, rule)
-    except _KeysMissingError as problem:
-        return Refusal(ErrorCode.INVALID_RECORD, str(problem), problem.records)
+    except _KeysMissingError as keyless:
+        return Refusal(ErrorCode.INVALID_RECORD, str(keyless), keyless.records)
     except RecordsError as problem:
         return Refusal(ErrorCode.INVALID_RECORD, str(problem))
     except _TooLargeError:
