@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from k8s.cluster_waiting import wait_for
 from k8s.conftest import EXTERNAL
@@ -38,6 +39,7 @@ def client(release: Release) -> Client:
     return {**found, "bootstrap.servers": release.outside, "ssl.ca.pem": authority}
 
 
+@pytest.mark.feature("KU20")
 def test_topics_users_and_acls_are_made_once_and_acls_that_are_no_longer_named_go(
     release: Release, tmp_path: Path
 ) -> None:
