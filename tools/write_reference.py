@@ -14,7 +14,9 @@ from typing import Final
 from broker.config import BrokerConfig
 from broker.shell.broker_server import BrokerServer
 from broker.shell.metrics.collector import BrokerCollector
+from broker.shell.metrics.recovery import RecoveryCollector
 from broker.shell.seams import machine_seams
+from broker.storage.recovery_progress import RecoveryProgress
 from controller.admin.gate_metrics import GateMetrics
 from controller.admin.lost_nodes import WatchMetrics
 from controller.config import ControllerConfig
@@ -278,6 +280,7 @@ def metrics_of(service: str) -> Metrics:
 def broker_registry() -> CollectorRegistry:
     """What a broker measures."""
     registry = metrics_of("broker").registry
+    registry.register(RecoveryCollector(RecoveryProgress(("/data",))))
     registry.register(BrokerCollector(a_broker().measured()))
     return registry
 

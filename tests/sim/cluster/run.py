@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from broker.shell.kafka import consumer_group_heartbeat, join_group
 from broker.shell.listener.connection import Connection
+from broker.shell.share.persister import Persister
 from tidemark.client.transactions import control as transaction_control
 from tidemark.runtime.shard_runtime import ShardRuntime
 
@@ -88,13 +89,24 @@ def _raise_first(bugs: list[BaseException]) -> None:
 _UNGUARDED: Final[Change] = (Connection, "_guarded", lambda _, work: work)
 """In production a failed handler costs a broker one connection; here it is a finding."""
 _run: Callable[..., Awaitable[None]] = ShardRuntime.run
+_guarded: Callable[..., Awaitable[None]] = Persister._guarded
 
 
 def _strictly(bugs: list[BaseException]) -> list[Change]:
-    """Return changes for strictness: a shard that fails by an assert, which in production is
-    dropped and loaded again, is a finding. Ids of members come from a counter.
+    """Return changes for strictness: a shard, and a share-partition, that fails by an assert, which
+    in production is dropped and loaded again, is a finding. Ids of members come from a counter.
     """
     numbers = count(1)
+
+    async def guarded(persister: Any, call: Callable[[], Awaitable[None]], of: Any) -> None:
+        async def noted() -> None:
+            try:
+                await call()
+            except* AssertionError as found:
+                bugs.extend(leaves(found))
+                raise
+
+        await _guarded(persister, noted, of)
 
     async def run(runtime: Any) -> None:
         try:
@@ -109,6 +121,7 @@ def _strictly(bugs: list[BaseException]) -> list[Change]:
     return [
         _UNGUARDED,
         (ShardRuntime, "run", run),
+        (Persister, "_guarded", guarded),
         (transaction_control, "random", EvenJitter),
         (join_group, "uuid4", next_id),
         (consumer_group_heartbeat, "uuid4", next_id),

@@ -160,6 +160,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (state_writes, "start_after", _start_of_the_delivered),
     ),
     "takes writes of an earlier leader": ((ShareStates, "write", _write_of_any_leader),),
+    "delivers without its lease": ((SharePartitions, "may_deliver", lambda *_: True),),
     "takes writes of an earlier state": ((ShareStates, "write", _write_of_any_state),),
     "counts from zero at a new leader": ((SharePartition, "loaded", _counted_from_zero),),
     "leaves what could not be written": ((SharePartition, "_roll_back", _nothing),),
@@ -198,14 +199,18 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
 }
 
 _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
-    "takes writes of an earlier leader": ("pause_leader",),
+    "takes writes of an earlier leader": ("pause_leader", "delay_coordinator"),
+    "delivers without its lease": ("pause_leader",),
     "takes writes of an earlier state": ("delay_coordinator", "cut_coordinator"),
     "drops pending acknowledgements at a new leader": ("pause_leader", "kill"),
 }
 """Faults under which a mutation is found soon; all faults for mutations without an entry."""
 
-_LENGTHS_MS: Final = {"takes writes of an earlier leader": 9_000}
-"""Longer runs: a leader must hold locks as it pauses, and write after the next one has read."""
+_LENGTHS_MS: Final = {
+    "takes writes of an earlier leader": 9_000,
+    "delivers without its lease": 9_000,
+}
+"""Longer runs: a leader must hold locks as it pauses, and go on after the next one has read."""
 
 _OF_RESETS: Final = (
     "takes writes of an earlier state",
@@ -233,10 +238,8 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
         "the start passes finished records only",
         "members hear what they understand",
     ),
-    "takes writes of an earlier leader": (
-        "an acknowledged record never comes again",
-        "a write of an earlier leader does not hold",
-    ),
+    "takes writes of an earlier leader": ("a write of an earlier leader does not hold",),
+    "delivers without its lease": ("an acknowledged record never comes again",),
     "takes writes of an earlier state": (
         "a delivery count has its deliveries",
         "a record whose acknowledgement was answered stays finished",
