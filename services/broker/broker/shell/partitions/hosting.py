@@ -120,15 +120,12 @@ class Hosting:
         self._is_hosting = False
 
     def unserved(self) -> int:
-        """Return how many partitions that this broker leads in the image are not served here:
-        without a log, or in a directory that has failed.
+        """Return how many partitions that this broker leads in the image have no log here yet.
+
+        Those of a directory that has failed do not count: waiting does not bring them back, and the
+        broker serves what its other directories have.
         """
-        failed = {
-            (hosted.topic_id, hosted.topic_partition.partition)
-            for hosted in self._table.by_name.values()
-            if hosted.partition.role is Role.FAILED
-        }
-        return sum(map(self._leads, failed | self._unfinished.keys()))
+        return sum(map(self._leads, self._unfinished))
 
     def _leads(self, key: tuple[bytes, int]) -> bool:
         topic = self._metadata.image.topics_by_id.get(TopicId(key[0]))
