@@ -24,6 +24,10 @@ ITERATIONS = 4_096
 SUPER_USER = "root"
 
 
+ANY_NUMBER = "1000000"
+"""Failed logins of an address that delay none, where a test has many of them."""
+
+
 @contextmanager
 def secured_cluster(
     directory: Path,
@@ -33,10 +37,11 @@ def secured_cluster(
     mutual: Mapping[str, str] | None = None,
     grpc: Mapping[str, str] | None = None,
     everywhere: Mapping[str, str] | None = None,
+    broker: Mapping[str, str] | None = None,
 ) -> Iterator["Secured"]:
     """One broker, whose super user has no password yet. ``mutual``: options of a listener MUTUAL
     with mutual TLS; ``grpc``: of a listener GRPC with logins; ``everywhere``: options of
-    controller and broker.
+    controller and broker; ``broker``: options of the broker.
     """
     layout = Layout.on_free_ports(
         directory,
@@ -53,6 +58,8 @@ def secured_cluster(
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{SUPER_USER}",
         "connection.failed.authentication.delay.ms": "0",
+        "failed.authentication.burst.per.ip": ANY_NUMBER,
+        **(broker or {}),
     }
     if mutual is not None:
         ports["MUTUAL"] = free_port()

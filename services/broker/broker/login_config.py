@@ -46,6 +46,18 @@ class LoginConfig(ServiceConfig):
         le=60_000,
         description="delay of the answer to a failed login: it bounds the guesses of a connection",
     )
+    failed_authentication_burst_per_ip: int = Field(
+        20,
+        ge=1,
+        description="logins of an address that may be under way or have failed, broken TLS"
+        " handshakes among them; more wait for their turn",
+    )
+    failed_authentication_rate_per_ip: float = Field(
+        2.0,
+        ge=0.01,
+        description="failed logins a second that an address may go on with. Logins that succeed"
+        " make room at once. One that waits longer than sasl.login.deadline.ms is closed",
+    )
 
     @field_validator("sasl_enabled_mechanisms")
     @classmethod

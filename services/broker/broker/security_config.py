@@ -35,6 +35,8 @@ _OF_ALL_LISTENERS: Final = frozenset(
         "sasl_server_max_receive_size",
         "sasl_login_deadline_ms",
         "connection_failed_authentication_delay_ms",
+        "failed_authentication_burst_per_ip",
+        "failed_authentication_rate_per_ip",
     )
 )
 OF_ONE_LISTENER: Final = tuple(

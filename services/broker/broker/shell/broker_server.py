@@ -198,6 +198,7 @@ class BrokerServer:
                 on_unreadable=self.partitions.disks.read_failed,
                 on_gone=self._connection_lost,
                 quotas=self.facts.quotas,
+                turns=self.logins.turns,
                 note_login=note_login(self.facts),
                 tls=listener_tls(config, listener),
             )

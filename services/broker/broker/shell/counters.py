@@ -50,7 +50,9 @@ class Refusals:
 class LoginCounters:
     """Logins of one listener with SASL."""
 
-    __slots__ = ("expired", "failed", "illegal", "late", "repeated", "succeeded")
+    __slots__ = (
+        "delayed", "expired", "failed", "illegal", "late", "repeated", "succeeded", "turned_away",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.succeeded = 0
@@ -59,6 +61,10 @@ class LoginCounters:
         self.failed = 0
         self.late = 0
         """Connections closed because the login took too long."""
+        self.delayed = 0
+        """Connections that waited, as their address had failed too often."""
+        self.turned_away = 0
+        """Connections closed because they would have waited for too long."""
         self.illegal = 0
         """Connections closed because of a request before authentication."""
         self.expired = 0

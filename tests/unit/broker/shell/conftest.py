@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from broker.config import BrokerConfig
+from broker.core.login_gate import LoginGate
 from broker.listener_address import Listener
 from broker.shell.listener.listener import KafkaListener
+from broker.shell.listener.login_turns import LoginTurns
 from broker.shell.listener.request_router import RequestRouter
 from broker.storage.log_manager import LogManager
 from tidemark.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
@@ -18,6 +20,7 @@ from tidemark.runtime.tls import ServerTls
 from unit.broker.shell.broker_parts import BrokerParts, absent
 from unit.broker.shell.broker_worlds import hosting_of
 
+LOGINS_BURST, LOGINS_RATE_S = 20, 2.0
 MakeNode = Callable[[Mapping[str, str]], BrokerParts]
 
 
@@ -40,6 +43,7 @@ def make_listener(
         on_unreadable=parts.partitions.disks.read_failed,
         on_gone=parts.shares.partitions.connection_lost,
         quotas=parts.facts.quotas,
+        turns=LoginTurns(LoginGate(burst=LOGINS_BURST, rate_s=LOGINS_RATE_S), parts.facts.clock),
         tls=tls,
     )
 

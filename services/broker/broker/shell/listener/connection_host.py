@@ -56,6 +56,9 @@ class ConnectionHost(Protocol[ConnectionT]):
     def admit(self, connection: ConnectionT) -> bool:
         """Count a new connection, unless a limit is reached."""
 
+    def login_ended(self, connection: ConnectionT, *, failed: bool) -> None:
+        """Note the outcome of a connection's first login."""
+
     def make_queue(
         self,
         transport: asyncio.Transport,

@@ -4,6 +4,7 @@ handlers.
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any
@@ -27,8 +28,10 @@ from broker.listener_address import Listener
 from broker.shell.counters import BrokerCounters
 from broker.shell.listener.connection import Connection
 from broker.shell.listener.connection_host import HandlesFrames
+from broker.shell.listener.gated_server import GatedServer, connect
 from broker.shell.listener.late_frames import is_late
 from broker.shell.listener.limits import ConnectionLimits
+from broker.shell.listener.login_turns import LoginTurn, LoginTurns
 from broker.shell.listener.sasl_router import SaslRouter
 from broker.shell.throttling import Throttling
 
@@ -59,13 +62,14 @@ class KafkaListener:
         on_unreadable: Callable[[File, DiskError], None],
         on_gone: Callable[[Connection], None],
         quotas: Throttling,
+        turns: LoginTurns,
         note_login: NoteLogin = no_note,
         tls: ServerTls | None = None,
     ) -> None:
         """``on_unreadable`` is called for a file that could not be read while it was being sent,
         ``on_gone`` for a connection that was lost.
         ``tls`` where the listener's security protocol has TLS. A ``router`` that is a SaslRouter
-        authenticates clients.
+        authenticates clients, who take their ``turns``.
         """
         self.router = router
         self.limits = limits
@@ -74,6 +78,8 @@ class KafkaListener:
         self._on_gone = on_gone
         self._quotas = quotas
         self._note_login = note_login
+        self._turns = turns
+        self._logging_in: dict[Connection, LoginTurn] = {}
         self.name = listener.name
         is_internal = listener.name == INTERNAL_LISTENER
         self.stranger = MEMBER if is_internal else Requester(ANONYMOUS, "")
@@ -92,7 +98,7 @@ class KafkaListener:
             rules = config.security_of(listener.name).ssl_principal_mapping_rules
             self._mapper = PrincipalMapper(rules)
         self._sasl = router if isinstance(router, SaslRouter) else None
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | GatedServer | None = None
         self._connections: dict[Connection, int] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._work: set[asyncio.Task[None]] = set()
@@ -117,15 +123,7 @@ class KafkaListener:
         address is taken.
         """
         try:
-            self._server = await self.loop.create_server(
-                lambda: Connection(self),
-                self._listener.host,
-                self._listener.port,
-                backlog=BACKLOG,
-                reuse_address=True,
-                start_serving=False,
-                **self._tls_options(),
-            )
+            self._server = await self._bound()
         except OSError as error:
             raise ServiceError(
                 f"listener {self.name} cannot listen at {self._listener.host}:"
@@ -133,6 +131,47 @@ class KafkaListener:
                 f" {error.strerror or error}; stop what listens there, or change listeners",
                 ExitCode.UNAVAILABLE,
             ) from None
+
+    async def _bound(self) -> asyncio.Server | GatedServer:
+        host, port = self._listener.host, self._listener.port
+        is_gated = self.name != INTERNAL_LISTENER and self._listener.speaks_tls
+        if not is_gated and self._sasl is None:
+            return await self.loop.create_server(
+                lambda: Connection(self),
+                host,
+                port,
+                backlog=BACKLOG,
+                reuse_address=True,
+                start_serving=False,
+                **self._tls_options(),
+            )
+        server = GatedServer(
+            self._turns,
+            self._log_in,
+            self._begin,
+            wait_max_ms=self._config.sasl_login_deadline_ms,
+            counts=self.counters.logins_of(self.name),
+        )
+        await server.open(host, port, BACKLOG)
+        return server
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        assert self._tasks is not None
+        return self._tasks.create_task(work)
+
+    async def _log_in(self, accepted: socket.socket, turn: LoginTurn) -> None:
+        """Make a connection, whose turn ends with its login."""
+        connection = Connection(self)
+        self._logging_in[connection] = turn
+        await connect(accepted, turn, connection, self._tls_options())
+        if self._sasl is None or connection.closed:
+            self.login_ended(connection, failed=connection.closed)
+
+    def login_ended(self, connection: Connection, *, failed: bool) -> None:
+        """Note the outcome of a connection's first login."""
+        turn = self._logging_in.pop(connection, None)
+        if turn is not None:
+            turn.end(failed=failed)
 
     def _tls_options(self) -> dict[str, Any]:
         if self._tls is None:
@@ -291,6 +330,7 @@ class KafkaListener:
     def gone(self, connection: Connection) -> None:
         """Note that a connection is closed."""
         del self._connections[connection]
+        self.login_ended(connection, failed=True)
         self._on_gone(connection)
         self.limits.leave(connection.address)
         if not self._connections:

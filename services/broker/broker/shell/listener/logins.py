@@ -18,11 +18,13 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.peers import AnonymousPeers, FindsPeers, Peers
 
 from broker.core.login import Exchange, LoginRules
+from broker.core.login_gate import LoginGate
 from broker.listener_address import Listener
 from broker.login_config import OAUTHBEARER, PLAIN
 from broker.shell.counters import BrokerCounters
 from broker.shell.facts import BrokerFacts
 from broker.shell.listener.bearer_exchange import BearerExchange
+from broker.shell.listener.login_turns import LoginTurns, Waiting
 from broker.shell.listener.plain_exchange import PlainExchange
 from broker.shell.listener.request_router import RequestRouter
 from broker.shell.listener.sasl_router import LoginLimits, SaslRouter
@@ -48,6 +50,11 @@ class Logins:
         self._clock = facts.clock
         self._counters = counters
         self._passwords = PasswordChecks(self._users)
+        gate: LoginGate[Waiting] = LoginGate(
+            burst=facts.config.failed_authentication_burst_per_ip,
+            rate_s=facts.config.failed_authentication_rate_per_ip,
+        )
+        self.turns = LoginTurns(gate, facts.clock)
 
     def _users(self) -> tuple[Mapping[str, UserCredentials], bytes]:
         return self._metadata.image.users, self._metadata.image.login_secret

@@ -200,6 +200,7 @@ class SaslRouter:
             self.counts.repeated += 1
         else:
             self.counts.succeeded += 1
+            connection.listener.login_ended(connection, failed=False)
             connection.requester = connection.requester._replace(principal=f"User:{login.user}")
             connection.frame_bytes_max = self._limits.frame_bytes_max_after
         return True
@@ -212,6 +213,7 @@ class SaslRouter:
     def _count_failure(self, client: "_Client", reason: str) -> None:
         """Count a refused client, and log it with its address, unless too many are."""
         self.counts.failed += 1
+        client.connection.listener.login_ended(client.connection, failed=True)
         login = client.login
         self._note_login(self._noted(client.connection, login, login.claimed, reason))
         now = self._clock.now_ms()

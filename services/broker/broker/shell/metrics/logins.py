@@ -15,6 +15,16 @@ _FAMILIES: Final = (
     (f"{_KAFKA}expired_connections_killed", "expired", "connections closed as expired sessions"),
     ("tidemark_logins_late", "late", "connections closed because the login took too long"),
     (
+        "tidemark_logins_delayed",
+        "delayed",
+        "connections that waited before their login, as their address had failed too often",
+    ),
+    (
+        "tidemark_logins_turned_away",
+        "turned_away",
+        "connections closed because they would have waited too long for their login",
+    ),
+    (
         "tidemark_requests_before_login",
         "illegal",
         "connections closed because of a request before authentication",

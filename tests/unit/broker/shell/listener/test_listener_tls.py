@@ -30,7 +30,7 @@ from tidemark.kafka.produce import (
 from tidemark.model.metadata import SSL
 from tidemark.runtime.event_loop import new_event_loop
 from tidemark.runtime.tls import ClientAuth, ServerTls, TlsSettings, client_context
-from unit.broker.shell.conftest import MakeNode, make_listener
+from unit.broker.shell.conftest import LOGINS_BURST, LOGINS_RATE_S, MakeNode, make_listener
 from unit.pem_files import PemFiles
 from waiting import PATIENCE_S, patience
 
@@ -187,6 +187,24 @@ def test_slow_handshake_a_client_that_does_not_begin_it_is_disconnected(
         silent = await connect(None)
         with contextlib.suppress(ConnectionError):
             assert await silent.reader.read() == b""
+
+    serve(files.identity, scenario)
+
+
+@pytest.mark.feature("SE31")
+def test_an_address_with_broken_handshakes_waits_before_the_next(
+    serve: Serve, files: PemFiles
+) -> None:
+    async def scenario(connect: Connect) -> None:
+        for _ in range(LOGINS_BURST):
+            stranger = await connect(None)
+            stranger.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                await stranger.reader.read()
+        began_s = asyncio.get_running_loop().time()
+        client = await connect(client_context(files.identity))
+        assert await client.produce() == 0
+        assert asyncio.get_running_loop().time() - began_s > 0.4 / LOGINS_RATE_S
 
     serve(files.identity, scenario)
 
