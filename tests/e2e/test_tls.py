@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from e2e.clusters import START_SECONDS, Cluster
 from free_ports import free_port
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as PythonPartition
 from tidemark.cli.dev.layout import HOST, Layout
 from waiting import PATIENCE_S
 
@@ -93,3 +95,29 @@ def test_a_client_without_a_certificate_does_not_get_in(client: Client) -> None:
     stranger = {key: value for key, value in client.items() if key not in own}
     with pytest.raises(KafkaException):
         AdminClient(stranger).list_topics(timeout=2)
+
+
+@pytest.mark.feature("SE08")
+def test_kafka_python_shows_its_certificate(client: Client, files: dict[str, str]) -> None:
+    create(client, "secret")
+    settings = {
+        "bootstrap_servers": [client["bootstrap.servers"]],
+        "security_protocol": "SSL",
+        "ssl_cafile": files["ssl.ca.location"],
+    }
+    own = {
+        "ssl_certfile": files["ssl.certificate.location"],
+        "ssl_keyfile": files["ssl.key.location"],
+    }
+    producer = KafkaProducer(**settings, **own)
+    for number in range(COUNT):
+        producer.send("secret", VALUE, str(number).encode())
+    producer.flush(PATIENCE_S)
+    producer.close()
+    reading = KafkaConsumer(**settings, **own, auto_offset_reset="earliest", group_id=None)
+    reading.assign([PythonPartition("secret", 0)])
+    found = [next(reading) for _ in range(COUNT)]
+    reading.close()
+    assert [(one.key, one.value) for one in found] == [
+        (str(number).encode(), VALUE) for number in range(COUNT)
+    ]
