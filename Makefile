@@ -23,7 +23,7 @@ JAVA_TESTS := tests/conformance/test_kafka_reference.py tests/conformance/test_j
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo pictures alerts sbom audit sparkzip compiled compiled-test images k8s-up k8s-test k8s-down bench bench-kafka sim scenario fuzz chaos soak conformance ci clean
+.PHONY: help setup requirements proto fmt reference lint types unit test up down status demo pictures alerts sbom audit sparkzip sparkclasses compiled compiled-test images k8s-up k8s-test k8s-down bench bench-kafka sim scenario fuzz chaos soak conformance ci clean
 
 help: ## print this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -112,6 +112,9 @@ pictures: setup ## pictures of the console in docs/operating/pictures, from a re
 
 sparkzip: setup ## build/tidemark_spark.zip and build/tidemark_jobs.zip for spark-submit --py-files
 	$(BIN)/python tools/spark_zip.py
+
+sparkclasses: setup ## archive of the classes of Spark's driver, with which it starts with less CPU (make demo uses it)
+	$(BIN)/python tools/spark_classes.py
 
 compiled: setup ## the same source with its hot modules compiled by mypyc (needs gcc); prints where: make compiled
 	PYTHONPATH=tools $(BIN)/python -m compiled

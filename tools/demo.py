@@ -27,7 +27,7 @@ from demo_hook import DIRECTORY_VARIABLE
 from demo_input import Input, KeyField, Lines, from_file, made_up
 from demo_proof import Reading, problems_of, read_by_grpc, read_by_kafka, tale_of_input
 from demo_report import Tiers, connection_lines, connections, show_faults, show_topics
-from demo_spark import SparkJob, Submission
+from demo_spark import SparkJob, Submission, archive_options
 from rich.console import Console
 from spark_zip import JOBS, build
 from tidemark.cli.client_calls import as_command_error, run
@@ -190,6 +190,7 @@ def reshard(demo: Demo) -> Steps:
             DIRECTORY_VARIABLE: str(steps.directory),
         },
         demo.directory / "logs",
+        archive_options(),
     )
 
     def start() -> SparkJob:
@@ -274,6 +275,7 @@ def sessions(demo: Demo) -> None:
         demo.py_files,
         {},
         demo.directory / "logs",
+        archive_options(),
     )
     job = SparkJob(submission, demo.say)
     try:

@@ -1,5 +1,6 @@
 """The job under ``spark-submit``: started, watched, killed and started again."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -25,11 +26,30 @@ CONF: Final[Mapping[str, str]] = {
     "spark.sql.shuffle.partitions": "4",
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
-    # Four drivers that live a minute each: what the JVM's second compiler makes comes too late.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
+# Four drivers that live a minute each: what the JVM's second compiler makes comes too late.
+JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _END_SECONDS: Final = 20.0
 _LOG_LINES_SHOWN: Final = 15
+
+
+def class_archive() -> Path:
+    """Return the place of the class archive of this JVM and this PySpark, which may not be there
+    (``make sparkclasses``). Raises CommandError without a JVM.
+    """
+    try:
+        java = subprocess.run(["java", "-version"], capture_output=True, check=True).stderr
+    except OSError:
+        raise CommandError("there is no java", hint="install a JDK 17") from None
+    place = f"{pyspark.__version__} {pyspark.__file__}".encode()
+    name = hashlib.sha256(java + place).hexdigest()[:16]
+    return ROOT / "build" / "sparkclasses" / f"{name}.jsa"
+
+
+def archive_options() -> Sequence[str]:
+    """Return the options of a JVM that uses the class archive, if there is one."""
+    archive = class_archive()
+    return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +61,18 @@ class Submission:
     py_files: Path
     environment: Mapping[str, str]
     log_directory: Path
+    java_options: Sequence[str] = ()
+    """Further options of the driver's JVM."""
 
     def argv(self) -> list[str]:
         """The command."""
         conf = [f"--conf={name}={value}" for name, value in CONF.items()]
+        java_options = " ".join((*JAVA_OPTIONS, *self.java_options))
         return [
             str(SUBMIT),
             *("--master", MASTER, "--driver-memory", "1g", "--py-files", str(self.py_files)),
             *conf,
+            f"--conf=spark.driver.extraJavaOptions={java_options}",
             str(JOBS / f"{self.job}.py"),
             *self.options,
         ]
