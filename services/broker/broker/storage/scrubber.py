@@ -6,8 +6,8 @@ damage is best found while other replicas are complete. The plan is pure. ``scru
 thread: it waits in pread and computes CRCs over large views, both without the GIL.
 """
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, Protocol
 
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.batch_walk import Damage, FrameError, ReadableFile, walk_batches
@@ -22,6 +22,8 @@ TASK_BYTES_MIN: Final = 256 * 1024
 """Least size that a task is charged for. Opening a file and a thread cost as much, and a broker
 with only small segments would check them without a pause.
 """
+PASS_PAUSE_MS: Final = 1_000
+"""Pause after each pass: walking all partitions takes some milliseconds of the event loop."""
 
 
 class ScrubSegment(NamedTuple):
@@ -44,6 +46,18 @@ class ScrubSegment(NamedTuple):
         """Create the entry of a rolled segment."""
         end_offset = ANYWHERE if view.may_end_early else view.end_offset
         return cls(topic_partition, view.base_offset, view.path, view.size_bytes, end_offset)
+
+
+class Logs(Protocol):
+    """Logs as they are when a task is planned."""
+
+    def partitions(self) -> Iterable[TopicPartition]:
+        """Return all partitions."""
+        ...
+
+    def segments_of(self, topic_partition: TopicPartition) -> Iterable[ScrubSegment]:
+        """Return what may be checked of one partition, in order; nothing if it is gone."""
+        ...
 
 
 class ScrubTask(NamedTuple):
@@ -112,23 +126,33 @@ class Scrubber:
         """Number of complete passes."""
         self._range_bytes = range_bytes
         self._due_at = 0
+        self._left: Iterator[TopicPartition] | None = None
+        """Partitions that this pass has not reached yet."""
         # The segment in progress, as it was planned, and how far it was checked.
         self._current: ScrubSegment | None = None
         self._position = 0
         self._offset = 0
         self._confirms = False
 
-    def next_task(self, segments: Sequence[ScrubSegment], now_ms: int) -> ScrubTask | None:
-        """Return the range to check now, among the present segments; None if the rate requires a
-        pause, or if there is nothing to check.
+    def next_task(self, logs: Logs, now_ms: int) -> ScrubTask | None:
+        """Return the range to check now; None if the rate requires a pause, or after a pass: see
+        ``pause_ms``.
         """
         if now_ms < self._due_at:
             return None
-        segment = self._pick(sorted(segment for segment in segments if segment.end > 0))
+        if self._left is None:
+            self._left = iter(sorted(logs.partitions()))
+        segment = self._pick(logs, self._left)
         if segment is None:
+            self._left = None
+            self._due_at = now_ms + PASS_PAUSE_MS
             return None
         length_max = segment.end if self._confirms else self._range_bytes
         return ScrubTask(segment, self._position, self._offset, length_max)
+
+    def pause_ms(self, now_ms: int) -> int:
+        """Return the time until the next task."""
+        return max(0, self._due_at - now_ms)
 
     def finished(self, task: ScrubTask, outcome: ScrubOutcome, now_ms: int) -> Damage | None:
         """Store the outcome; return damage that is confirmed.
@@ -148,29 +172,29 @@ class Scrubber:
             self._position = task.segment.end
         return outcome.damage
 
-    def _pick(self, ordered: Sequence[ScrubSegment]) -> ScrubSegment | None:
-        """Return the segment in progress while part of it is left, or the next one, or the
-        first.
+    def _pick(self, logs: Logs, left: Iterator[TopicPartition]) -> ScrubSegment | None:
+        """Return the segment in progress while part of it is left, or the next one; None at the end
+        of the pass.
         """
         current = self._current
         if current is not None:
-            name = _name(current)
-            for segment in ordered:
-                if _name(segment) == name and segment.end < self._position:
-                    self._go_to(segment)  # it was replaced by another file
-                if _name(segment) == name and segment.end > self._position:
-                    return segment
-                if _name(segment) > name:
+            for segment in logs.segments_of(current.topic_partition):
+                if segment.base_offset == current.base_offset:
+                    if segment.end < self._position:
+                        self._go_to(segment)  # it was replaced by another file
+                    if segment.end > self._position:
+                        return segment
+                elif segment.base_offset > current.base_offset and segment.end > 0:
                     return self._go_to(segment)
-            self.rounds += 1
+        for topic_partition in left:
+            for segment in logs.segments_of(topic_partition):
+                if segment.end > 0:
+                    return self._go_to(segment)
+        self.rounds += self._current is not None
         self._current = None
-        return self._go_to(ordered[0]) if ordered else None
+        return None
 
     def _go_to(self, segment: ScrubSegment, *, confirms: bool = False) -> ScrubSegment:
         self._current = segment
         self._position, self._offset, self._confirms = 0, segment.base_offset, confirms
         return segment
-
-
-def _name(segment: ScrubSegment) -> tuple[TopicPartition, int]:
-    return segment.topic_partition, segment.base_offset

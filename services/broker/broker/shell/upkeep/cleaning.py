@@ -46,7 +46,8 @@ from broker.storage.segment_files import remove_cleaned
 
 log = logging.getLogger(__name__)
 
-SCRUB_PAUSE_MS: Final = 1_000
+SCRUB_AGAIN_MS: Final = 1_000
+"""Pause after a segment that could not be read."""
 
 
 class Cleaning:
@@ -268,9 +269,9 @@ class Cleaning:
         scrubber = Scrubber(bytes_per_second=self._config.log_scrub_bytes_per_s)
         while True:
             now = self._clock.now_ms()
-            task = scrubber.next_task(list(self._scrubbable()), now)
+            task = scrubber.next_task(self, now)
             if task is None:
-                await asyncio.sleep(SCRUB_PAUSE_MS / 1_000)
+                await asyncio.sleep(scrubber.pause_ms(now) / 1_000)
                 continue
             await self._scrub_one(scrubber, task)
 
@@ -283,26 +284,29 @@ class Cleaning:
             file = hosted.manager.disk.open(task.segment.path)
             outcome = await asyncio.to_thread(scrub_range, file, task)
         except FileNotFoundError:
-            await asyncio.sleep(SCRUB_PAUSE_MS / 1_000)  # retention or compaction took it
+            await asyncio.sleep(SCRUB_AGAIN_MS / 1_000)  # retention or compaction took it
             return
         except DiskError as failure:
             self._disks.fence_directory(hosted.manager, failure)
-            await asyncio.sleep(SCRUB_PAUSE_MS / 1_000)
+            await asyncio.sleep(SCRUB_AGAIN_MS / 1_000)
             return
         damage = scrubber.finished(task, outcome, self._clock.now_ms())
-        if (
-            damage is not None and task.segment in self._scrubbable()
-        ):  # otherwise it was truncated meanwhile
+        segments = self.segments_of(task.segment.topic_partition)
+        if damage is not None and task.segment in segments:  # otherwise it was truncated meanwhile
             self._found(hosted, damage)
 
-    def _scrubbable(self) -> Iterator[ScrubSegment]:
+    def partitions(self) -> Iterator[TopicPartition]:
+        """Return the partitions that are scrubbed."""
+        return (TopicPartition(*one) for one in self._table.by_name)
+
+    def segments_of(self, topic_partition: TopicPartition) -> Iterator[ScrubSegment]:
         """Return rolled segments, whole. The active one is checked once it is rolled."""
-        for topic_partition, hosted in tuple(self._table.by_name.items()):
-            if hosted.manager.fenced is not None or hosted.log.damage is not None:
-                continue
-            for one in hosted.log.segments():
-                if not one.active:
-                    yield ScrubSegment.of(TopicPartition(*topic_partition), one)
+        hosted = self._table.by_name.get(topic_partition)
+        if hosted is None or hosted.manager.fenced is not None or hosted.log.damage is not None:
+            return
+        for one in hosted.log.segments():
+            if not one.active:
+                yield ScrubSegment.of(topic_partition, one)
 
     def _found(self, hosted: HostedPartition, damage: Damage) -> None:
         self._disks.found_damage(hosted, str(damage), damage.offset)

@@ -10,7 +10,7 @@ from broker.shell.upkeep.cleaning import Cleaning
 from broker.storage import checkpoint
 from broker.storage.compaction import CHECKPOINT_NAME, CleaningResult
 from broker.storage.log_manager import LogManager
-from broker.storage.scrubber import Scrubber
+from broker.storage.scrubber import Scrubber, ScrubTask
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.worker_pool import JobTooLargeError, WorkerDiedError, WorkerPool
 from tidemark.storage.disk import DiskError, ExhaustedError
@@ -141,7 +141,7 @@ def test_without_its_checkpoint_all_of_a_log_is_dirty() -> None:
 def test_a_segment_that_was_cut_under_the_scrubber_is_not_damaged(is_cut: bool) -> None:
     world = rolled()
     scrubbing, scrubber = cleaning(world), Scrubber(bytes_per_second=1)
-    task = scrubber.next_task(list(scrubbing._scrubbable()), 0)
+    task = scrubber.next_task(scrubbing, 0)
     assert task is not None
     if is_cut:
         world.hosted().log.truncate_to(task.segment.base_offset + 1)
@@ -149,6 +149,33 @@ def test_a_segment_that_was_cut_under_the_scrubber_is_not_damaged(is_cut: bool) 
         world.disks[0].flip_bit(task.segment.path, task.segment.end - 1)
     asyncio.run(scrubbing._scrub_one(scrubber, task))
     assert (world.hosted().log.damage is None) == is_cut
+
+
+def test_segments_are_scrubbed_at_the_rate_and_not_one_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = rolled()
+    scrubbing, seen = cleaning(world), set[str]()
+    rolled_paths = {one.path for one in world.hosted().log.segments() if not one.active}
+
+    async def pause(seconds: float) -> None:
+        world.clock.advance(round(seconds * 1_000))
+
+    async def scrub_one(scrubber: Scrubber, task: ScrubTask) -> None:
+        await scrub(scrubber, task)
+        seen.add(task.segment.path)
+        if seen == rolled_paths:
+            raise asyncio.CancelledError
+
+    scrub = scrubbing._scrub_one
+    monkeypatch.setattr(scrubbing, "_scrub_one", scrub_one)
+    monkeypatch.setattr("broker.shell.upkeep.cleaning.asyncio.sleep", pause)
+    began, size = world.clock.now_ms(), sum(world.disks[0].size_of(one) for one in rolled_paths)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(scrubbing._scrub())
+    assert len(rolled_paths) > 1
+    due_ms = 1_000 * size // world.parts.facts.config.log_scrub_bytes_per_s
+    assert world.clock.now_ms() - began <= due_ms
 
 
 class Compacted:
