@@ -42,7 +42,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Function that makes a server from a protocol's factory and a port."""
         self.has_run = True
         """True if any callback of the process ran since the reader of this flag last cleared it."""
-        self.failures: list[dict[str, Any]] = []
+        self.failures: list[BaseException] = []
         """Exceptions that no task awaited and that asyncio would only log."""
 
     def time(self) -> float:
@@ -182,8 +182,11 @@ class SimLoop(asyncio.AbstractEventLoop):
             rest.drain()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep the context for the simulator, which fails because of it."""
-        self.failures.append(context)
+        """Keep the exception for the simulator, which fails because of it."""
+        found = context.get("exception")
+        if not isinstance(found, BaseException):
+            found = RuntimeError(str(context))
+        self.failures.append(found)
 
     def get_debug(self) -> bool:
         """Return False."""

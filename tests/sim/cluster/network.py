@@ -23,8 +23,10 @@ Action = Callable[[], None]
 class Host:
     """A machine. ``life`` is raised when its process begins and when it ends."""
 
-    def __init__(self, schedule: Schedule, name: str) -> None:
+    def __init__(self, schedule: Schedule, name: str, failures: list[BaseException]) -> None:
+        """``failures``: where the loops of its processes put what they would only log."""
         self.name = name
+        self.failures = failures
         self.life = 0
         self.is_up = False
         self.is_paused = False
@@ -83,6 +85,8 @@ class Network:
         self.keepalive_ms = keepalive_ms
         self.schedule = schedule
         self.dice = dice
+        self.failures: list[BaseException] = []
+        """Bugs of the processes of all hosts which those processes would survive."""
         self.hosts: dict[str, Host] = {}
         self.cuts: set[tuple[str, str]] = set()
         self.is_steady = False
@@ -98,7 +102,7 @@ class Network:
 
     def host(self, name: str) -> Host:
         """Add a machine."""
-        made = self.hosts[name] = Host(self.schedule, name)
+        made = self.hosts[name] = Host(self.schedule, name, self.failures)
         return made
 
     def travel_ms(self, source: str, target: str) -> int | None:

@@ -65,6 +65,7 @@ class SimClock(Clock):
 def new_loop(host: Host, dice: Dice) -> SimLoop:
     """Return the loop of one process."""
     loop = SimLoop(host)  # type: ignore[abstract]  # I/O is left out on purpose
+    loop.failures = host.failures
     host.inside = loop.inside
     loop.thread_ms = lambda: dice.between(0, 4)
     return loop

@@ -30,7 +30,7 @@ class Supervisor:
         self._world = world
         self._machine = host.name
         self._left = process.service.znodes
-        self._host = Host(world.network.schedule, host.name)
+        self._host = Host(world.network.schedule, host.name, host.failures)
         self._is_killed = False
         world.after(world.dice.pick((0, 5, 20, 300)), self._begin)
 

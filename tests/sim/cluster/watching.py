@@ -156,7 +156,7 @@ class Watch:
                 before = seen.get(name)
                 if before != now:
                     is_another = before is None or before[-1] != hosted.topic_id
-                    self._changed(machine, process, hosted, None if is_another else before)
+                    self._changed(machine, hosted, None if is_another else before)
                     seen[name] = now
         if self._is_dirty:
             self._is_dirty = False
@@ -165,16 +165,8 @@ class Watch:
         if self._deposed:
             self._check_deposed()
 
-    def _changed(
-        self,
-        machine: Machine,
-        process: BrokerProcess,
-        hosted: HostedPartition,
-        before: Seen | None,
-    ) -> None:
+    def _changed(self, machine: Machine, hosted: HostedPartition, before: Seen | None) -> None:
         self._is_dirty = True
-        if process.loop.failures:
-            raise _failure_of(process.loop.failures[0])
         partition = hosted.partition
         partition.check()
         if partition.role is Role.LEADER:
@@ -311,11 +303,6 @@ def records_of(hosted: HostedPartition, start: int, end: int) -> bytes:
 
 def _has_failed_as_leader(partition: Partition, before: Seen) -> bool:
     return partition.role is Role.FAILED and before[2:4] == (partition.leader_epoch, Role.LEADER)
-
-
-def _failure_of(context: dict[str, object]) -> BaseException:
-    found = context.get("exception")
-    return found if isinstance(found, BaseException) else RuntimeError(str(context))
 
 
 def batches_of(

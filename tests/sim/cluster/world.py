@@ -195,6 +195,8 @@ class World:
         )
         self.watch = Watch(self)
         self.zookeeper.on_commit = self.watch.on_commit
+        self.failures = self.network.failures
+        """Bugs that processes survive, the first of which ends the run. See Network."""
         self.client = self.network.host("client")
         self.client.begin()
         self.client_loop = new_loop(self.client, self.dice)
@@ -292,6 +294,8 @@ class World:
             at_once = at_once + 1 if self.now == before else 0
             assert at_once < AT_ONCE_MAX, f"time stands still at {self.now}: somebody never waits"
             action()
+            if self.failures:
+                raise self.failures[0]
             if self._has_ended:
                 self._look_after()
             self.watch.check()

@@ -270,11 +270,7 @@ class Shards(Generic[RuntimeT]):
         """Serve the shard under one owner epoch, from its acquisition. Return after a failure."""
         words = {"shard": held.shard}
         try:
-            held.owner_epoch = 0
-            held.owner_epoch = await self._acquire(held.shard)
-            words["owner_epoch"] = held.owner_epoch
-            self.stats.loads.value += 1
-            await self._run(held)
+            await self._run(held, words)
         except* TidemarkError as failures:
             self.stats.failures.value += 1
             reasons = "; ".join(map(str, causes(failures)))
@@ -289,7 +285,11 @@ class Shards(Generic[RuntimeT]):
             self.stats.failures.value += 1
             log.critical("shard dropped: internal error", extra=fields(**words), exc_info=bugs)
 
-    async def _run(self, held: _Held[RuntimeT]) -> None:
+    async def _run(self, held: _Held[RuntimeT], words: dict[str, int]) -> None:
+        """Acquire the shard, then run it. ``words`` is given the owner epoch, for the log."""
+        held.owner_epoch = 0
+        held.owner_epoch = words["owner_epoch"] = await self._acquire(held.shard)
+        self.stats.loads.value += 1
         held.runtime = runtime = self._open_runtime(held.shard, held.owner_epoch)
         try:
             await runtime.run()

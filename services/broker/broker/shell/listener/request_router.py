@@ -149,12 +149,7 @@ class RequestRouter:
         header, _, reply, context = asked
         with request_scope(context.request_id):
             try:
-                work = handler(request, context)
-                if self._quotas.limits_requests:
-                    work = self._meter.answer(work, header.api_key, context, reply)
-                answer = await work
-                reply.mute(answer)
-                body = write_response(header.api_key, header.api_version, answer)
+                body = await self._answer(handler, request, asked)
             except TidemarkError as failure:
                 self._fail(asked, failure.code)
                 return
@@ -166,6 +161,16 @@ class RequestRouter:
                 self._fail(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
                 return
         reply.send([body])
+
+    async def _answer(self, handler: Handler, request: Struct, asked: "_Asked") -> bytes:
+        """Return the answer of a handler. Raises TidemarkError."""
+        header, _, reply, context = asked
+        work = handler(request, context)
+        if self._quotas.limits_requests:
+            work = self._meter.answer(work, header.api_key, context, reply)
+        answer = await work
+        reply.mute(answer)
+        return write_response(header.api_key, header.api_version, answer)
 
     def _fail(self, asked: "_Asked", code: ErrorCode) -> None:
         header, request_body, reply, _ = asked

@@ -123,31 +123,39 @@ class LetterCopier:
             self._tasks.create_task(self._perform(held, attempt))
 
     async def _perform(self, held: HeldShare, attempt: Attempt) -> None:
-        """Perform all steps of an attempt, unless the share-partition is dropped meanwhile."""
-        letters, clock = held.letters, self._facts.clock
+        """Perform an attempt; an internal error ends this attempt alone."""
+        letters = held.letters
         before, copied = letters.problem, letters.copied
-        work, is_overtaken = _Copying(held, attempt), False
+        work = _Copying(held, attempt)
         try:
-            while attempt.step is not None and letters.is_current(attempt) and held.is_led:
-                step = attempt.step
-                failpoints.hit(f"share-letters-{step}")
-                problem = await self._works[step](self, work)
-                if not letters.is_current(attempt):
-                    return
-                letters.did(attempt, problem, clock.now_ms())
-                failpoints.hit(f"share-letters-{step}-done")
-                if step is Step.HOLD and problem is not None:
-                    is_overtaken = problem.error_code in OVERTAKEN_BY
+            await self._take_steps(work)
         except Exception:
             log.critical("dead letters not copied: internal error", exc_info=True)
             words = Problem(ErrorCode.UNKNOWN_SERVER_ERROR, "an internal error of the broker")
-            letters.abandon(attempt, clock.now_ms(), words)
+            letters.abandon(attempt, self._facts.clock.now_ms(), words)
+        if work.is_dropped:
+            return
         self.copied += letters.copied - copied
         self.failures += attempt.problem is not None
         self._report(held, before)
-        if is_overtaken:
+        if work.is_overtaken:
             self.on_overtaken(held)
         self.on_changed(held)
+
+    async def _take_steps(self, work: "_Copying") -> None:
+        """Take all steps of an attempt, unless the share-partition is dropped meanwhile."""
+        held, attempt, letters = work.held, work.attempt, work.held.letters
+        while attempt.step is not None and letters.is_current(attempt) and held.is_led:
+            step = attempt.step
+            failpoints.hit(f"share-letters-{step}")
+            problem = await self._works[step](self, work)
+            if not letters.is_current(attempt):
+                work.is_dropped = True
+                return
+            letters.did(attempt, problem, self._facts.clock.now_ms())
+            failpoints.hit(f"share-letters-{step}-done")
+            if step is Step.HOLD and problem is not None:
+                work.is_overtaken = problem.error_code in OVERTAKEN_BY
 
     @staticmethod
     def _report(held: HeldShare, before: Problem | None) -> None:
@@ -353,6 +361,10 @@ class _Copying:
         self.transactional_id = transactional_id(held)
         self.copies: Copies | None = None
         self.queue: TopicPartition | None = None
+        self.is_dropped = False
+        """True if the share-partition was dropped during a step."""
+        self.is_overtaken = False
+        """True if another leader or another state epoch has taken over."""
 
     @property
     def producer(self) -> Producer:
