@@ -105,8 +105,12 @@ class ShareHistory:
         offset: int,
         count: int,
         state: DeliveryState,
+        *,
+        is_outranked: bool = False,
     ) -> None:
-        """Check the reason for a state that is kept now."""
+        """Check the reason for a state that is kept now. ``is_outranked``: a later delivery is
+        pending, which the state does not end.
+        """
         one = self.deliveries[key, state_epoch]
         where = f"{key}@{offset}"
         require(
@@ -116,7 +120,8 @@ class ShareHistory:
         )
         if state is DeliveryState.AVAILABLE:
             return
-        self._is_decided(one, offset, where)
+        if not is_outranked:
+            self._is_decided(one, offset, where)
         asked = self._asked(one, offset)
         if state is DeliveryState.ACKNOWLEDGED:
             require(

@@ -61,6 +61,11 @@ class KeptState:
             if offset >= self.start and self.by_offset.get(offset, NEVER) <= (count, before)
         }
 
+    def is_outranked(self, offset: int, delivered: Delivered) -> bool:
+        """Return True for a state of an earlier delivery than the one that is pending."""
+        held = self.pending.get(offset)
+        return held is not None and delivered < (held[1][0], held[2])
+
 
 @dataclass
 class ShareStateLog:
@@ -184,7 +189,10 @@ class ShareStateLog:
         state, letter = before[1], (key.topic_id, offset)
         self.history.letters.is_kept(letter, kept.state_epoch, state, delivered[1])
         kept.by_offset[offset] = delivered
-        self.history.is_written(key, kept.state_epoch, offset, *delivered)
+        is_outranked = kept.is_outranked(offset, delivered)
+        self.history.is_written(
+            key, kept.state_epoch, offset, *delivered, is_outranked=is_outranked
+        )
 
     def _moves_start(self, key: SharePartitionKey, kept: KeptState, start: int) -> None:
         for offset in range(kept.start, start) if kept.start != UNKNOWN_START else ():

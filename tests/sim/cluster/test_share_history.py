@@ -80,10 +80,10 @@ class Told:
         )
         self.log.takes(ShareUpdateRecord(KEY, value))
 
-    def holds(self) -> None:
+    def holds(self, *, count: int = 1) -> None:
         """Offset 6 is accepted within a transaction, and its member is told so."""
         self.history.takes(self.term, "m1", [(6, 6, ACCEPT)], TRANSACTION)
-        pending = PendingBatch(Offset(6), Offset(6), ACKNOWLEDGED, 1, TRANSACTION)
+        pending = PendingBatch(Offset(6), Offset(6), ACKNOWLEDGED, count, TRANSACTION)
         value = ShareUpdateValue(
             snapshot_epoch=0,
             leader_epoch=LeaderEpoch(1),
@@ -359,6 +359,26 @@ def test_a_transaction_that_keeps_the_rules_is_accepted() -> None:
     other.history.transactions.decides(1, 6, commits=False)
     other.ends(commits=False)
     other.acquires("m2", 6, 6, 2, now=LOCK_MS)
+
+
+def delivered_again(told: Told) -> None:
+    """The answer to an accepting write of 6 is lost, and a transaction holds the next delivery."""
+    told.history.takes(told.term, "m1", [(6, 6, ACCEPT)])
+    told.acquires("m1", 6, 6, 2, now=LOCK_MS)
+    told.holds(count=2)
+
+
+def test_an_earlier_acknowledgement_may_be_written_under_a_pending_one() -> None:
+    told = Told()
+    delivered_again(told)
+    told.update(0, (6, 6, ACKNOWLEDGED, 1))
+    told.history.transactions.decides(1, 6, commits=False)
+    told.ends(commits=False)
+    told.acquires("m2", 6, 6, 3, now=2 * LOCK_MS)
+    other = Told()
+    delivered_again(other)
+    with pytest.raises(BrokenError, match="an open transaction holds its records"):
+        other.update(0, (6, 6, ACKNOWLEDGED, 2))
 
 
 def test_key_order_that_keeps_the_rules_is_accepted() -> None:
