@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER, BrokerId, InstantMs, TopicId
@@ -27,9 +28,12 @@ from controller.core.topic_rules import rules_of
 
 @dataclass(slots=True)
 class _Drafts:
-    """New states of partitions, and the number of unclean elections among them."""
+    """New states of partitions, how many there are, and the number of unclean elections among
+    them.
+    """
 
     topics: dict[TopicId, dict[int, PartitionImage]]
+    partitions: int = 0
     unclean: int = 0
 
     def put(self, topic: TopicImage, before: PartitionImage, after: PartitionImage) -> None:
@@ -37,6 +41,7 @@ class _Drafts:
         if after is before:
             return
         self.topics.setdefault(topic.topic_id, {})[before.partition] = after
+        self.partitions += 1
         elected = after.leader != NO_BROKER and after.leader_epoch != before.leader_epoch
         self.unclean += elected and is_unclean(before, after.leader)
 
@@ -63,20 +68,41 @@ def availability_of(
 
 
 def due_elections(
-    cluster: Cluster, replacement: LeaderReplacement, now: InstantMs
+    cluster: Cluster, replacement: LeaderReplacement, now: InstantMs, *, at_once: int
 ) -> Change | None:
-    """Return every election that is due and possible now, and the followers in the ISR that have
-    ended: writes with acks=all would wait for them until their leaders notice that they lag.
+    """Return elections that are due and possible now, then the removal of followers that have ended
+    from the ISR: writes with acks=all would wait for them until their leaders notice that they lag.
+
+    The change has ``at_once`` partitions at most, so that those of a broker with thousands are led
+    one part after the other, and not all when the last one is written. With this change applied,
+    the next call returns more.
     """
-    image, expired, ended = cluster.image, replacement.expired(now), replacement.ended()
+    image, expired = cluster.image, replacement.expired(now)
     availability, drafts = availability_of(image, expired), _Drafts({})
+    elected = _elected(image, availability, replacement, expired)
+    departed = _departed(image, availability, replacement.ended())
+    for topic, before, after in chain(elected, departed):
+        drafts.put(topic, before, after)
+        if drafts.partitions >= at_once:
+            break
+    return drafts.change(image)
+
+
+_Draft = tuple[TopicImage, PartitionImage, PartitionImage]
+"""A topic, and a partition of it before and after."""
+
+
+def _elected(
+    image: ClusterImage,
+    availability: BrokerAvailability,
+    replacement: LeaderReplacement,
+    expired: frozenset[BrokerId],
+) -> Iterator[_Draft]:
+    """Yield partitions without a live leader, after their elections."""
     for topic in image.topics.values():
         rules = None
         for partition in topic.partitions:
             if partition.leader in availability.alive:
-                if not ended.isdisjoint(partition.isr):
-                    rules = rules or rules_of(image, topic)
-                    drafts.put(topic, partition, _without_ended(partition, ended, rules))
                 continue
             key = (topic.topic_id, partition.partition)
             if partition.leader == NO_BROKER and not replacement.is_replaceable(
@@ -84,8 +110,21 @@ def due_elections(
             ):
                 continue
             rules = rules or rules_of(image, topic)
-            drafts.put(topic, partition, elect(partition, availability, rules))
-    return drafts.change(image)
+            yield topic, partition, elect(partition, availability, rules)
+
+
+def _departed(
+    image: ClusterImage, availability: BrokerAvailability, ended: frozenset[BrokerId]
+) -> Iterator[_Draft]:
+    """Yield partitions with a live leader, without the followers that have ended."""
+    if not ended:
+        return
+    for topic in image.topics.values():
+        rules = None
+        for partition in topic.partitions:
+            if partition.leader in availability.alive and not ended.isdisjoint(partition.isr):
+                rules = rules or rules_of(image, topic)
+                yield topic, partition, _without_ended(partition, ended, rules)
 
 
 def _without_ended(

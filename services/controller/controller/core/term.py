@@ -213,7 +213,9 @@ class ActiveTerm:
         if dead:
             return Change(ClusterDelta(brokers_changed=tuple(map(fence, dead))))
         if self._elections_may_be_due:
-            elected = due_elections(self._cluster, self._replacement, now)
+            elected = due_elections(
+                self._cluster, self._replacement, now, at_once=self._limits.elections_at_once
+            )
             if elected is not None:
                 return elected
             self._elections_may_be_due = False

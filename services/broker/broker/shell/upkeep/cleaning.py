@@ -298,6 +298,8 @@ class Cleaning:
     def _scrubbable(self) -> Iterator[ScrubSegment]:
         """Return rolled segments, whole. The active one is checked once it is rolled."""
         for topic_partition, hosted in tuple(self._table.by_name.items()):
+            if hosted.log.is_one_segment:  # nearly all, and this is called every second
+                continue
             if hosted.manager.fenced is not None or hosted.log.damage is not None:
                 continue
             for one in hosted.log.segments():
