@@ -6,6 +6,7 @@ from controller.core.elections import (
     decide_elect_leaders,
     decide_shutdown,
     due_elections,
+    due_handover,
     rebalance,
 )
 from controller.core.inputs import ControlledShutdown, ElectLeaders, PartitionRef, RequestHeader
@@ -27,11 +28,11 @@ def partition(cluster: Cluster, number: int = 0) -> PartitionImage:
     return cluster.image.topics["a"].partitions[number]
 
 
-def shutdown(cluster: Cluster, broker: int) -> int:
+def shutdown(cluster: Cluster, broker: int, at_once: int = 1_000) -> int:
     request = ControlledShutdown(
         RequestHeader(1, NEVER), BrokerId(broker), BrokerEpoch(100 + broker)
     )
-    change, progress = decide_shutdown(cluster, request)
+    change, progress = decide_shutdown(cluster, request, at_once=at_once)
     if change is not None:
         applied(cluster, change)
     return progress.partitions_led
@@ -60,6 +61,35 @@ def test_a_stopping_broker_is_demoted_and_leaves_every_isr_that_has_others() -> 
     assert shutdown(cluster, 1) == 1
     assert (partition(cluster, 0).leader, partition(cluster, 1).isr) == (NO_BROKER, (2,))
     assert partition(cluster, 2).leader == 1
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_a_broker_with_many_partitions_is_handed_over_in_parts_and_leaves_the_isr_first(
+    at_once: int,
+) -> None:
+    cluster = a_cluster(a_topic("a", (1, 2), (2, 1), (1, 3), (3, 1), (1,)))
+
+    def handed_over() -> list[tuple[int, bool]]:
+        """Return number of each partition without broker 1, and whether it has a leader."""
+        partitions = cluster.image.topics["a"].partitions
+        return [
+            (one.partition, one.leader != NO_BROKER)
+            for one in partitions
+            if one.leader == NO_BROKER or 1 not in one.isr
+        ]
+
+    parts, led = [], shutdown(cluster, 1, at_once)
+    parts.append(len(handed_over()))
+    while (change := due_handover(cluster, at_once=at_once)) is not None:
+        applied(cluster, change)
+        parts.append(len(handed_over()))
+        if len(handed_over()) == 2:
+            assert handed_over() == [(1, True), (3, True)], "no partition is without a leader yet"
+    assert parts == [*range(at_once, 4, at_once), 4]
+    assert led == 2
+    assert cluster.image.brokers[BrokerId(1)].shutting_down
+    assert handed_over() == [(0, False), (1, True), (2, False), (3, True)]
+    assert shutdown(cluster, 1, at_once) == 2
 
 
 def due(cluster: Cluster, replacement: LeaderReplacement, at_once: int = 1_000) -> Change | None:

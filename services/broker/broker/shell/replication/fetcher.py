@@ -94,8 +94,8 @@ class LeaderFetcher:
         self._failures: dict[PartitionKey, int] = {}
         """Failures in a row, of each partition that its leader could not serve."""
         self._retries: dict[int, InstantMs] = {}
-        """When partitions that failed in this answer are fetched again, by their failures in a row:
-        all at once, because each request costs the leader more than a partition in it.
+        """Time at which partitions that failed in this answer are fetched again, by their failures
+        in a row. It is the same for all of them: a request costs more than a partition in it.
         """
         self._not_followed: dict[str, list[str]] = {}
         """Partitions of this answer to log, by the reason."""
