@@ -195,6 +195,16 @@ class ReplicaSet:
         self._find_unfetched()
         return proposal
 
+    def next_lag(self, now: InstantMs, lag_ms: int) -> InstantMs | None:
+        """Return when the next member of the ISR begins to lag unless it catches up; None if none
+        may after ``now``.
+        """
+        caught_up = [
+            self.progress[one].caught_up_at for one in self.isr.agreed if one in self.progress
+        ]
+        dues = (InstantMs(at + lag_ms + 1) for at in caught_up)
+        return min((due for due in dues if due > now), default=None)
+
     def _allow_for_pause(self, now: InstantMs, lag_ms: int) -> None:
         """Extend followers' time by the leader's own pause: while it stood still for longer than a
         lag, it could not take their fetches.

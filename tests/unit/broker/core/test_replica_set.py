@@ -65,6 +65,21 @@ def test_a_fetch_of_a_follower_stands_while_it_is_proposed_and_no_longer_once_it
     assert not may_stand()
 
 
+def test_a_look_is_due_when_the_next_member_begins_to_lag() -> None:
+    leader, second, _ = three()
+    part = leader.partition
+    first_at = part.replica_set.next_lag(NOW, LAG_MS)
+    assert first_at == NOW + LAG_MS + 1, "both have one lag time for their first fetch"
+    second.fetch_from(leader, InstantMs(NOW + 500))
+    assert part.replica_set.next_lag(NOW, LAG_MS) == first_at, "the third has not fetched"
+    late = InstantMs(first_at - 1)
+    assert part.propose(late, LIVE, LAG_MS) is None
+    proposal = part.propose(first_at, LIVE, LAG_MS)
+    assert proposal is not None
+    assert proposal.members == (1, 2)
+    assert part.replica_set.next_lag(first_at, LAG_MS) == NOW + 500 + LAG_MS + 1
+
+
 def test_members_are_unfetched_until_they_fetch_from_this_leader() -> None:
     leader, second, third = three((1, 2))
 
