@@ -8,7 +8,7 @@ import json
 import logging
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -20,6 +20,9 @@ LogFormat = Literal["json", "text"]
 REQUEST_ID: Final[ContextVar[str]] = ContextVar("tidemark_request_id", default="")
 """Id of the request that this task serves; '' if there is none. Relayed requests carry it on."""
 
+NAMES_LOGGED_MAX: Final = 10
+"""Names in one field of a log line: a change may concern thousands of partitions."""
+
 _FIELDS_ATTRIBUTE: Final = "tidemark_fields"
 # Their INFO describes their own work; the services log the consequences themselves.
 _NOISY_LOGGERS: Final = ("kazoo", "uvicorn", "grpc", "asyncio", "concurrent")
@@ -30,6 +33,13 @@ _WITH_ZNODES: Final = ("Sending request", "Received response", "Received EVENT")
 def fields(**values: object) -> dict[str, object]:
     """Return values for a log line, to be passed as ``extra``; any names are allowed."""
     return {_FIELDS_ATTRIBUTE: values}
+
+
+def shortened(key: str, names: Sequence[str]) -> dict[str, object]:
+    """Return fields of a log line: ``count``, and under ``key`` the first few names."""
+    shown = names[:NAMES_LOGGED_MAX]
+    more = len(names) - len(shown)
+    return {"count": len(names), key: ",".join(shown) + (f" and {more} more" if more else "")}
 
 
 def new_request_id() -> str:

@@ -114,16 +114,22 @@ class ReplicaSet:
         self, broker_id: BrokerId, fetch_offset: int, standing: StandingFetch, leader_end: int
     ) -> bool:
         """Return True if a follower's empty fetch stands, from now on, for the next ones of its
-        session. It does if the follower has all records and every replica is in the ISR. While a
-        replica is not, each fetch is also an occasion to let it join.
+        session. It does if the follower has all records, and cannot join the ISR by its next fetch:
+        it is a member, or proposed as one. A change of the ISR ends that.
         """
         follower = self.progress.get(broker_id)
         return (
             follower is not None
             and fetch_offset >= leader_end
-            and len(self.isr.agreed) == len(self.assigned)
+            and not self.may_join_by_fetch(broker_id)
             and follower.stands(standing, leader_end)
         )
+
+    def may_join_by_fetch(self, broker_id: BrokerId) -> bool:
+        """Return True if a fetch of this follower is an occasion to propose it for the ISR. The
+        other followers outside of the ISR have their own.
+        """
+        return broker_id not in self.isr.maximal
 
     def common_end(self, own_end: int, *, synced: bool) -> int:
         """End (exclusive) of the records that every member of the maximal ISR has, of which this
@@ -188,6 +194,16 @@ class ReplicaSet:
         self.isr.propose(proposal)
         self._find_unfetched()
         return proposal
+
+    def next_lag(self, now: InstantMs, lag_ms: int) -> InstantMs | None:
+        """Return when the next member of the ISR begins to lag unless it catches up; None if none
+        may after ``now``.
+        """
+        caught_up = [
+            self.progress[one].caught_up_at for one in self.isr.agreed if one in self.progress
+        ]
+        dues = (InstantMs(at + lag_ms + 1) for at in caught_up)
+        return min((due for due in dues if due > now), default=None)
 
     def _allow_for_pause(self, now: InstantMs, lag_ms: int) -> None:
         """Extend followers' time by the leader's own pause: while it stood still for longer than a

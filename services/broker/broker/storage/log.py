@@ -126,6 +126,11 @@ class Log:
         return self._chain.size_bytes
 
     @property
+    def is_one_segment(self) -> bool:
+        """True if the active segment is the only one."""
+        return len(self._segments.segments) == 1
+
+    @property
     def first_base_offset(self) -> int:
         """Base offset of the oldest segment."""
         return self._segments.segments[0].base_offset
@@ -480,9 +485,7 @@ class Log:
         self._chain.files_changed()
 
     def begin_sync(self) -> LogSync:
-        """Return the log's part of a flush round, after which it is on disk up to its present
-        end.
-        """
+        """Return the log's part of a flush round, which puts it on disk up to its present end."""
         with self.health.guarded():
             return LogSync(self, *self._chain.begin_sync(self.log_end))
 

@@ -1,7 +1,8 @@
 """Elections: those that are due, requested ones, and those for a broker that shuts down."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_BROKER, BrokerId, InstantMs, TopicId
@@ -24,12 +25,18 @@ from controller.core.isr_changes import check_broker_epoch
 from controller.core.leader_replacement import LeaderReplacement
 from controller.core.topic_rules import rules_of
 
+_Draft = tuple[TopicImage, PartitionImage, PartitionImage]
+"""A topic, and a partition of it before and after."""
+
 
 @dataclass(slots=True)
 class _Drafts:
-    """New states of partitions, and the number of unclean elections among them."""
+    """New states of partitions, how many there are, and the number of unclean elections among
+    them.
+    """
 
     topics: dict[TopicId, dict[int, PartitionImage]]
+    partitions: int = 0
     unclean: int = 0
 
     def put(self, topic: TopicImage, before: PartitionImage, after: PartitionImage) -> None:
@@ -37,8 +44,16 @@ class _Drafts:
         if after is before:
             return
         self.topics.setdefault(topic.topic_id, {})[before.partition] = after
+        self.partitions += 1
         elected = after.leader != NO_BROKER and after.leader_epoch != before.leader_epoch
         self.unclean += elected and is_unclean(before, after.leader)
+
+    def fill(self, drafts: Iterable[_Draft], at_once: int) -> None:
+        """Add new states until there are ``at_once``."""
+        for topic, before, after in drafts:
+            self.put(topic, before, after)
+            if self.partitions >= at_once:
+                return
 
     def change(self, image: ClusterImage, delta: ClusterDelta | None = None) -> Change | None:
         """Return all as one change, together with ``delta``; None if nothing changes."""
@@ -63,20 +78,34 @@ def availability_of(
 
 
 def due_elections(
-    cluster: Cluster, replacement: LeaderReplacement, now: InstantMs
+    cluster: Cluster, replacement: LeaderReplacement, now: InstantMs, *, at_once: int
 ) -> Change | None:
-    """Return every election that is due and possible now, and the followers in the ISR that have
-    ended: writes with acks=all would wait for them until their leaders notice that they lag.
+    """Return elections that are due and possible now, then the removal of followers that have ended
+    from the ISR: writes with acks=all would wait for them until their leaders notice that they lag.
+
+    The change has ``at_once`` partitions at most, so that those of a broker with thousands are led
+    one part after the other, and not all when the last one is written. With this change applied,
+    the next call returns more.
     """
-    image, expired, ended = cluster.image, replacement.expired(now), replacement.ended()
+    image, expired = cluster.image, replacement.expired(now)
     availability, drafts = availability_of(image, expired), _Drafts({})
+    elected = _elected(image, availability, replacement, expired)
+    departed = _departed(image, availability, replacement.ended())
+    drafts.fill(chain(elected, departed), at_once)
+    return drafts.change(image)
+
+
+def _elected(
+    image: ClusterImage,
+    availability: BrokerAvailability,
+    replacement: LeaderReplacement,
+    expired: frozenset[BrokerId],
+) -> Iterator[_Draft]:
+    """Yield partitions without a live leader, after their elections."""
     for topic in image.topics.values():
         rules = None
         for partition in topic.partitions:
             if partition.leader in availability.alive:
-                if not ended.isdisjoint(partition.isr):
-                    rules = rules or rules_of(image, topic)
-                    drafts.put(topic, partition, _without_ended(partition, ended, rules))
                 continue
             key = (topic.topic_id, partition.partition)
             if partition.leader == NO_BROKER and not replacement.is_replaceable(
@@ -84,8 +113,21 @@ def due_elections(
             ):
                 continue
             rules = rules or rules_of(image, topic)
-            drafts.put(topic, partition, elect(partition, availability, rules))
-    return drafts.change(image)
+            yield topic, partition, elect(partition, availability, rules)
+
+
+def _departed(
+    image: ClusterImage, availability: BrokerAvailability, ended: frozenset[BrokerId]
+) -> Iterator[_Draft]:
+    """Yield partitions with a live leader, without the followers that have ended."""
+    if not ended:
+        return
+    for topic in image.topics.values():
+        rules = None
+        for partition in topic.partitions:
+            if partition.leader in availability.alive and not ended.isdisjoint(partition.isr):
+                rules = rules or rules_of(image, topic)
+                yield topic, partition, _without_ended(partition, ended, rules)
 
 
 def _without_ended(
@@ -189,33 +231,70 @@ def rebalance(cluster: Cluster) -> Change | None:
 
 
 def decide_shutdown(
-    cluster: Cluster, request: ControlledShutdown
+    cluster: Cluster, request: ControlledShutdown, *, at_once: int
 ) -> tuple[Change | None, ShutdownProgress]:
-    """Demote the broker where another can lead, and remove it from ISRs that have other members.
-    Return the number of partitions that are still to be handed over.
+    """Note that the broker shuts down, and begin to hand over what it has (``due_handover``).
+    Return the number of partitions that are still to be led by others.
     """
     image, broker_id = cluster.image, request.broker_id
     check_broker_epoch(image, broker_id, request.broker_epoch)
     broker = image.brokers[broker_id]
     availability = availability_of(image, frozenset())
     others = frozenset(availability.eligible) - {broker_id}
-    drafts, led = _Drafts({}), 0
-    for topic in image.topics.values():
-        rules = None
-        for partition in topic.partitions:
-            if broker_id not in partition.replicas:
-                continue
-            if partition.leader in (broker_id, NO_BROKER):
-                is_last = broker_id in (partition.leader, partition.last_known_leader)
-                if is_last and choose_leader(partition, others) != NO_BROKER:
-                    led += 1
-                    if partition.leader == broker_id:
-                        drafts.put(topic, partition, demote(partition))
-                continue
-            rules = rules or rules_of(image, topic)
-            minimum = rules.min_insync_replicas
-            drafts.put(topic, partition, without_replica(partition, broker_id, minimum))
+    led = sum(
+        broker_id in (one.leader, one.last_known_leader)
+        and one.leader in (broker_id, NO_BROKER)
+        and choose_leader(one, others) != NO_BROKER
+        for topic in image.topics.values()
+        for one in topic.partitions
+    )
     stopping = None
     if not broker.shutting_down:
         stopping = ClusterDelta(brokers_changed=(replace(broker, shutting_down=True),))
+    drafts = _handed_over(image, broker_id, others, at_once)
     return drafts.change(image, stopping), ShutdownProgress(led)
+
+
+def due_handover(cluster: Cluster, *, at_once: int) -> Change | None:
+    """Return what a broker that shuts down hands over next, ``at_once`` partitions at most. It
+    leaves the ISRs that have other members first. Then it is demoted where another can lead, so
+    that a partition is without a leader for as long as a part takes, and not all of them.
+    """
+    image = cluster.image
+    availability = availability_of(image, frozenset())
+    for broker in image.brokers.values():
+        if broker.shutting_down and not broker.fenced:
+            others = frozenset(availability.eligible) - {broker.broker_id}
+            change = _handed_over(image, broker.broker_id, others, at_once).change(image)
+            if change is not None:
+                return change
+    return None
+
+
+def _handed_over(
+    image: ClusterImage, broker_id: BrokerId, others: frozenset[BrokerId], at_once: int
+) -> _Drafts:
+    drafts = _Drafts({})
+    drafts.fill(chain(_left_by(image, broker_id), _demoted(image, broker_id, others)), at_once)
+    return drafts
+
+
+def _left_by(image: ClusterImage, broker_id: BrokerId) -> Iterator[_Draft]:
+    """Yield partitions that another broker leads, without this follower in the ISR."""
+    for topic in image.topics.values():
+        rules = None
+        for partition in topic.partitions:
+            if broker_id in partition.isr and partition.leader not in (broker_id, NO_BROKER):
+                rules = rules or rules_of(image, topic)
+                minimum = rules.min_insync_replicas
+                yield topic, partition, without_replica(partition, broker_id, minimum)
+
+
+def _demoted(
+    image: ClusterImage, broker_id: BrokerId, others: frozenset[BrokerId]
+) -> Iterator[_Draft]:
+    """Yield partitions that this broker leads and another can lead, without a leader."""
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            if partition.leader == broker_id and choose_leader(partition, others) != NO_BROKER:
+                yield topic, partition, demote(partition)

@@ -30,6 +30,7 @@ from controller.core.elections import (
     decide_elect_leaders,
     decide_shutdown,
     due_elections,
+    due_handover,
     rebalance,
 )
 from controller.core.elr_on_config_change import decide_configs
@@ -107,6 +108,7 @@ class ActiveTerm:
             move_interval_ms=limits.shard_move_interval_ms,
         )
         self._elections_may_be_due = self._raise_may_be_due = True
+        self._handover_may_be_due = True
         self._rebalance_at: InstantMs | None = None
         if limits.rebalance_interval_ms:
             self._rebalance_at = InstantMs(now + limits.rebalance_interval_ms)
@@ -213,10 +215,17 @@ class ActiveTerm:
         if dead:
             return Change(ClusterDelta(brokers_changed=tuple(map(fence, dead))))
         if self._elections_may_be_due:
-            elected = due_elections(self._cluster, self._replacement, now)
+            elected = due_elections(
+                self._cluster, self._replacement, now, at_once=self._limits.elections_at_once
+            )
             if elected is not None:
                 return elected
             self._elections_may_be_due = False
+        if self._handover_may_be_due:
+            handed_over = due_handover(self._cluster, at_once=self._limits.elections_at_once)
+            if handed_over is not None:
+                return handed_over
+            self._handover_may_be_due = False
         moved = self._coordinators.due(self.image, now)
         if moved is not None:
             return moved
@@ -278,7 +287,7 @@ class ActiveTerm:
                 return _dispatch_access(self._cluster, request)
             case AllocateProducerIds():
                 return decide_producer_ids(self._cluster, request)
-            case RegisterBroker() | UnregisterBroker():
+            case RegisterBroker() | UnregisterBroker() | ControlledShutdown():
                 return self._dispatch_membership(request, now)
             case RegisterCoordinator():
                 listing = self._coordinators.listing(request.listing.kind)
@@ -289,11 +298,17 @@ class ActiveTerm:
                 return _dispatch_partitions(self._cluster, request)
 
     def _dispatch_membership(
-        self, request: RegisterBroker | UnregisterBroker, now: InstantMs
+        self, request: RegisterBroker | UnregisterBroker | ControlledShutdown, now: InstantMs
     ) -> tuple[Change | None, Result]:
-        if isinstance(request, RegisterBroker):
-            return self._register(request, now)
-        return self._unregister(request, now), None
+        match request:
+            case RegisterBroker():
+                return self._register(request, now)
+            case UnregisterBroker():
+                return self._unregister(request, now), None
+            case ControlledShutdown():
+                self._handover_may_be_due = True
+                at_once = self._limits.elections_at_once
+                return decide_shutdown(self._cluster, request, at_once=at_once)
 
     def _register(self, request: RegisterBroker, now: InstantMs) -> tuple[Change | None, Result]:
         """Register a broker, unless another process of the same id may still lead."""
@@ -324,11 +339,7 @@ def _dispatch_access(
 
 def _dispatch_partitions(
     cluster: Cluster,
-    request: AlterPartitions
-    | ReportReplicas
-    | ElectLeaders
-    | AlterReassignments
-    | ControlledShutdown,
+    request: AlterPartitions | ReportReplicas | ElectLeaders | AlterReassignments,
 ) -> tuple[Change | None, Result]:
     match request:
         case AlterPartitions():
@@ -339,7 +350,5 @@ def _dispatch_partitions(
             return decide_elect_leaders(cluster, request)
         case AlterReassignments():
             return decide_reassignments(cluster, request)
-        case ControlledShutdown():
-            return decide_shutdown(cluster, request)
         case _:
             assert_never(request)

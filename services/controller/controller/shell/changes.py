@@ -4,7 +4,7 @@ Lists in a line are cut: the end of a broker may concern thousands of partitions
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -18,11 +18,10 @@ from tidemark.model.metadata import (
 )
 from tidemark.model.topics import topic_id_text
 from tidemark.runtime.metrics import Tally, Timings
-from tidemark.runtime.telemetry import fields
+from tidemark.runtime.telemetry import fields, shortened
 
 log = logging.getLogger(__name__)
 
-NAMES_LOGGED_MAX: Final = 10
 MILLISECONDS_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 
 
@@ -197,10 +196,3 @@ def _log_partitions(what: str, names: Iterable[str], version: int) -> None:
     listed = list(names)
     if listed:
         log.info(what, extra=fields(**shortened("partitions", listed), version=version))
-
-
-def shortened(key: str, names: Sequence[str]) -> dict[str, object]:
-    """Return fields of a log line: ``count``, and under ``key`` the first few names."""
-    shown = names[:NAMES_LOGGED_MAX]
-    more = len(names) - len(shown)
-    return {"count": len(names), key: ",".join(shown) + (f" and {more} more" if more else "")}

@@ -108,7 +108,7 @@ class ControllerNode:
                 config.partitions_per_request_max,
                 may_delete=config.delete_topic_enable,
             ),
-            _limits(config),
+            _limits(config, store_ops_max),
         )
         self._session = session
         self._clock = clock
@@ -471,8 +471,9 @@ async def _wait(happened: asyncio.Future[None]) -> None:
     await happened
 
 
-def _limits(config: ControllerConfig) -> Limits:
+def _limits(config: ControllerConfig, store_ops_max: int) -> Limits:
     return Limits(
+        elections_at_once=store_ops_max - 1,  # one is the check of the epoch
         requests_waiting_max=config.requests_waiting_max,
         lease_ms=config.lease_ms,
         feed_lost_fence_ms=config.feed_lost_fence_ms,

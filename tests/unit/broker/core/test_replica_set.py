@@ -25,22 +25,59 @@ class Standing:
     [
         ((1, 2, 3), 2, 1, True),
         ((1, 2, 3), 2, 0, False),  # it lacks a record
-        ((1, 2), 2, 1, False),  # another replica may join
+        ((1, 2), 2, 1, True),  # another replica joins by its own fetches
+        ((1, 2), 3, 1, False),  # by its next fetch it may join
         ((1, 2, 3), 9, 1, False),  # nobody of this partition
     ],
 )
 def test_a_fetch_stands_where_nothing_is_missing(
     *, isr: tuple[int, ...], broker: int, fetch_offset: int, may: bool
 ) -> None:
-    leader, second, _ = three(isr)
+    leader, *followers = three(isr)
     leader.write(1)
-    for _ in range(2):
-        second.fetch_from(leader, NOW)
+    for follower in followers * 2:
+        follower.fetch_from(leader, NOW)
     part = leader.partition
     stands = part.replica_set.fetch_may_stand(
         BrokerId(broker), fetch_offset, Standing(), part.log_end
     )
     assert stands == may
+
+
+def test_a_fetch_of_a_follower_stands_while_it_is_proposed_and_no_longer_once_it_is_refused() -> (
+    None
+):
+    leader, *followers = three((1, 2))
+    leader.write(1)
+    for follower in followers * 2:
+        follower.fetch_from(leader, NOW)
+    part = leader.partition
+
+    def may_stand() -> bool:
+        return part.replica_set.fetch_may_stand(BrokerId(3), 1, Standing(), part.log_end)
+
+    assert not may_stand()
+    proposal = part.propose(NOW, LIVE, LAG_MS)
+    assert proposal is not None
+    assert proposal.members == (1, 2, 3)
+    assert may_stand()
+    part.proposal_answered(proposal, ErrorCode.INELIGIBLE_REPLICA, None)
+    assert not may_stand()
+
+
+def test_a_look_is_due_when_the_next_member_begins_to_lag() -> None:
+    leader, second, _ = three()
+    part = leader.partition
+    first_at = part.replica_set.next_lag(NOW, LAG_MS)
+    assert first_at == NOW + LAG_MS + 1, "both have one lag time for their first fetch"
+    second.fetch_from(leader, InstantMs(NOW + 500))
+    assert part.replica_set.next_lag(NOW, LAG_MS) == first_at, "the third has not fetched"
+    late = InstantMs(first_at - 1)
+    assert part.propose(late, LIVE, LAG_MS) is None
+    proposal = part.propose(first_at, LIVE, LAG_MS)
+    assert proposal is not None
+    assert proposal.members == (1, 2)
+    assert part.replica_set.next_lag(first_at, LAG_MS) == NOW + 500 + LAG_MS + 1
 
 
 def test_members_are_unfetched_until_they_fetch_from_this_leader() -> None:

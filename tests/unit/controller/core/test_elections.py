@@ -1,11 +1,12 @@
 from dataclasses import replace
 
 import pytest
-from controller.core.cluster import Cluster
+from controller.core.cluster import Change, Cluster
 from controller.core.elections import (
     decide_elect_leaders,
     decide_shutdown,
     due_elections,
+    due_handover,
     rebalance,
 )
 from controller.core.inputs import ControlledShutdown, ElectLeaders, PartitionRef, RequestHeader
@@ -13,7 +14,7 @@ from controller.core.leader_replacement import LeaderReplacement
 from controller.core.liveness import LiveListing, incarnation_of
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_BROKER, BrokerEpoch, BrokerId, InstantMs
-from tidemark.model.metadata import PartitionImage
+from tidemark.model.metadata import ClusterDelta, PartitionImage
 from unit.controller.worlds import NEVER, a_cluster, a_topic, applied
 
 NOW = InstantMs(0)
@@ -27,11 +28,11 @@ def partition(cluster: Cluster, number: int = 0) -> PartitionImage:
     return cluster.image.topics["a"].partitions[number]
 
 
-def shutdown(cluster: Cluster, broker: int) -> int:
+def shutdown(cluster: Cluster, broker: int, at_once: int = 1_000) -> int:
     request = ControlledShutdown(
         RequestHeader(1, NEVER), BrokerId(broker), BrokerEpoch(100 + broker)
     )
-    change, progress = decide_shutdown(cluster, request)
+    change, progress = decide_shutdown(cluster, request, at_once=at_once)
     if change is not None:
         applied(cluster, change)
     return progress.partitions_led
@@ -62,13 +63,46 @@ def test_a_stopping_broker_is_demoted_and_leaves_every_isr_that_has_others() -> 
     assert partition(cluster, 2).leader == 1
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_a_broker_with_many_partitions_is_handed_over_in_parts_and_leaves_the_isr_first(
+    at_once: int,
+) -> None:
+    cluster = a_cluster(a_topic("a", (1, 2), (2, 1), (1, 3), (3, 1), (1,)))
+
+    def handed_over() -> list[tuple[int, bool]]:
+        """Return number of each partition without broker 1, and whether it has a leader."""
+        partitions = cluster.image.topics["a"].partitions
+        return [
+            (one.partition, one.leader != NO_BROKER)
+            for one in partitions
+            if one.leader == NO_BROKER or 1 not in one.isr
+        ]
+
+    parts, led = [], shutdown(cluster, 1, at_once)
+    parts.append(len(handed_over()))
+    while (change := due_handover(cluster, at_once=at_once)) is not None:
+        applied(cluster, change)
+        parts.append(len(handed_over()))
+        if len(handed_over()) == 2:
+            assert handed_over() == [(1, True), (3, True)], "no partition is without a leader yet"
+    assert parts == [*range(at_once, 4, at_once), 4]
+    assert led == 2
+    assert cluster.image.brokers[BrokerId(1)].shutting_down
+    assert handed_over() == [(0, False), (1, True), (2, False), (3, True)]
+    assert shutdown(cluster, 1, at_once) == 2
+
+
+def due(cluster: Cluster, replacement: LeaderReplacement, at_once: int = 1_000) -> Change | None:
+    return due_elections(cluster, replacement, NOW, at_once=at_once)
+
+
 def test_nobody_is_elected_before_the_demoted_leader_has_acknowledged() -> None:
     cluster = a_cluster(a_topic("a", (1, 2)))
     replacement = new_replacement(cluster)
     shutdown(cluster, 1)
-    assert due_elections(cluster, replacement, NOW) is None
+    assert due(cluster, replacement) is None
     acknowledge(cluster, replacement, 1)
-    applied(cluster, due_elections(cluster, replacement, NOW))
+    applied(cluster, due(cluster, replacement))
     assert (partition(cluster).leader, partition(cluster).isr) == (2, (2,))
     assert shutdown(cluster, 1) == 0
 
@@ -82,10 +116,43 @@ def test_followers_that_have_ended_leave_the_isr(
     processes = frozenset(incarnation_of(brokers[BrokerId(one)]) for one in ended)
     alive = incarnation_of(brokers[BrokerId(1)])
     replacement.see(brokers, LiveListing(1, frozenset({alive}), processes), NOW)
-    change = due_elections(cluster, replacement, NOW)
+    change = due(cluster, replacement)
     if change is not None:
         applied(cluster, change)
     assert (partition(cluster).leader, partition(cluster).isr) == (1, isr)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4, 100])
+def test_elections_of_a_broker_with_many_partitions_come_in_parts_and_before_isr_changes(
+    at_once: int,
+) -> None:
+    cluster = a_cluster(
+        a_topic("a", (1, 3, 2), (2, 1, 3), (2, 3, 1)), a_topic("b", (3, 2, 1), (2, 1, 3))
+    )
+    replacement, brokers = new_replacement(cluster), cluster.image.brokers
+    alive = frozenset(incarnation_of(brokers[BrokerId(one)]) for one in (1, 3))
+    ended = frozenset({incarnation_of(brokers[BrokerId(2)])})
+    replacement.see(brokers, LiveListing(1, alive, ended), NOW)
+    fenced = replace(brokers[BrokerId(2)], fenced=True)
+    applied(cluster, Change(ClusterDelta(brokers_changed=(fenced,))))
+    changed = []
+    while (change := due(cluster, replacement, at_once)) is not None:
+        before = cluster.image
+        applied(cluster, change)
+        changed.append(
+            [
+                (now.leader != was.leader, now.isr)
+                for topic in before.topics.values()
+                for was, now in zip(
+                    topic.partitions, cluster.image.topics[topic.name].partitions, strict=True
+                )
+                if was != now
+            ]
+        )
+    assert [len(one) for one in changed[:-1]] == [at_once] * (len(changed) - 1)
+    in_order = [led for part in changed for led, _ in sorted(part, reverse=True)]
+    assert in_order == [True, True, True, False, False]
+    assert all(2 not in isr for part in changed for _, isr in part)
 
 
 @pytest.mark.feature("H09", "H11")
@@ -94,7 +161,7 @@ def test_a_preferred_replica_that_is_stopping_is_not_elected() -> None:
     replacement = new_replacement(cluster)
     shutdown(cluster, 1)
     acknowledge(cluster, replacement, 1)
-    applied(cluster, due_elections(cluster, replacement, NOW))
+    applied(cluster, due(cluster, replacement))
     assert elect(cluster) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assert rebalance(cluster) is None
 
@@ -115,7 +182,7 @@ def test_a_leader_in_the_place_of_the_preferred_replica_is_demoted() -> None:
         assert demoting(cluster)
         assert (partition(cluster).leader, partition(cluster).last_known_leader) == (NO_BROKER, 2)
         acknowledge(cluster, replacement, 2)
-        applied(cluster, due_elections(cluster, replacement, NOW))
+        applied(cluster, due(cluster, replacement))
         assert (partition(cluster).leader, partition(cluster).isr) == (1, (1, 2))
 
 

@@ -4,7 +4,7 @@ import logging
 from dataclasses import replace
 
 import pytest
-from controller.shell.changes import PartitionChange, changes_of, report, shortened
+from controller.shell.changes import PartitionChange, changes_of, report
 from tidemark.model.ids import NO_BROKER, BrokerId
 from tidemark.model.metadata import (
     TXN,
@@ -70,11 +70,6 @@ def test_elections_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture)
     said = [record.message for record in caplog.records]
     assert said.count("leaders elected") == 1
     assert "unclean leaders elected, records may be lost" in said
-
-
-def test_a_long_list_is_cut() -> None:
-    cut = shortened("topics", [f"t{number}" for number in range(12)])
-    assert cut == {"count": 12, "topics": ",".join(f"t{n}" for n in range(10)) + " and 2 more"}
 
 
 def test_moves_of_shards_are_logged_and_mere_acquisitions_are_not(

@@ -11,6 +11,7 @@ from tidemark.runtime.telemetry import (
     levels,
     request_scope,
     set_level,
+    shortened,
 )
 
 
@@ -102,3 +103,8 @@ def test_what_is_in_znodes_is_not_logged_whatever_the_level() -> None:
     set_level("WARNING", "kazoo")
     assert "Sending request(xid=7): tuple" in stream.getvalue()
     assert "c2VjcmV0" not in stream.getvalue()
+
+
+def test_a_long_list_is_cut() -> None:
+    cut = shortened("topics", [f"t{number}" for number in range(12)])
+    assert cut == {"count": 12, "topics": ",".join(f"t{n}" for n in range(10)) + " and 2 more"}

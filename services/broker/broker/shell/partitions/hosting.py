@@ -30,6 +30,7 @@ from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.parking_lot import ParkingLot
+from broker.shell.partitions.role_log import log_roles
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.partitions.topic_defaults import broker_defaults, effective
 from broker.shell.subscribers import HOSTING, PARKED_REQUESTS
@@ -167,10 +168,13 @@ class Hosting:
         self._is_due = self._is_due or isinstance(failure, ExhaustedError)
 
     def _wake_changed(self, _: MetadataChange | None = None) -> None:
-        """Wake parked requests of partitions whose leader changed, once the new image is shown."""
+        """Wake parked requests of partitions whose leader changed, once the new image is shown, and
+        log the partitions.
+        """
         changed, self._changed = self._changed, []
         for hosted in changed:
             self._parked.gone(hosted)
+        log_roles(changed)
 
     # -- topics
 
@@ -310,15 +314,6 @@ class Hosting:
                 self._following.remove(hosted)
             else:
                 self._following.apply(hosted)
-        log.info(
-            "partition role set",
-            extra=fields(
-                partition=str(partition.topic_partition),
-                role=partition.role.name.lower(),
-                leader=partition.leader,
-                epoch=state.leader_epoch,
-            ),
-        )
 
     def _take_role(self, hosted: HostedPartition, state: PartitionImage) -> None:
         """Lead, follow or neither, by the image."""

@@ -17,7 +17,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId, InstantMs, TopicId
 from tidemark.model.metadata import BrokerImage
 from tidemark.runtime.metadata_cache import MetadataCache
-from tidemark.runtime.telemetry import fields
+from tidemark.runtime.telemetry import fields, shortened
 from tidemark.storage.disk import DiskError
 
 from broker.core.partition import Role
@@ -40,6 +40,8 @@ FRAME_SLACK_BYTES: Final = 64 * 1024 * 1024
 """An answer may be longer than requested: a first batch always comes whole."""
 BACKOFF_MS_FIRST: Final = 20
 """A new leader often learns of its election a moment after its followers do."""
+LINES_MAX: Final = 100
+"""Partitions of one answer that are logged with a line each."""
 RECONNECT: Final = Backoff(50, 1_000)
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -91,6 +93,12 @@ class LeaderFetcher:
         self._backoff = Backoff(min(BACKOFF_MS_FIRST, longest_ms), longest_ms)
         self._failures: dict[PartitionKey, int] = {}
         """Failures in a row, of each partition that its leader could not serve."""
+        self._retries: dict[int, InstantMs] = {}
+        """Time at which partitions that failed in this answer are fetched again, by their failures
+        in a row. It is the same for all of them: a request costs more than a partition in it.
+        """
+        self._not_followed: dict[str, list[str]] = {}
+        """Partitions of this answer to log, by the reason."""
 
     # -- called by the manager
 
@@ -238,6 +246,7 @@ class LeaderFetcher:
             for one in partitions
         }
         self._plan.answered(response.session_id)
+        self._retries.clear()
         for _, topic_id, partitions in response.topics:
             for result, records in partitions:
                 key = (TopicId(topic_id), result.partition)
@@ -245,6 +254,7 @@ class LeaderFetcher:
                 if hosted is None or epochs[key] != hosted.partition.leader_epoch:
                     continue  # followed at another leader, or in another epoch: the answer is void
                 self._take_partition(key, hosted, result, records)
+        self._log_not_followed()
 
     def _take_partition(
         self,
@@ -307,14 +317,24 @@ class LeaderFetcher:
         that.
         """
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        delay_ms = round(self._backoff.delay_ms(failures, self._dice()))
-        self._plan.back_off(key, InstantMs(self._clock.now_ms() + delay_ms))
-        if failures > 1 and not self._backoff.is_longest(failures):
-            return
-        log.info(
-            "partition not followed: retrying",
-            extra=fields(partition=str(hosted.topic_partition), leader=self.leader, reason=reason),
-        )
+        if failures not in self._retries:
+            delay_ms = round(self._backoff.delay_ms(failures, self._dice()))
+            self._retries[failures] = InstantMs(self._clock.now_ms() + delay_ms)
+        self._plan.back_off(key, self._retries[failures])
+        if failures == 1 or self._backoff.is_longest(failures):
+            self._not_followed.setdefault(reason, []).append(str(hosted.topic_partition))
+
+    def _log_not_followed(self) -> None:
+        """Log the partitions of one answer that are not followed: a line each, or one for many."""
+        for reason, names in self._not_followed.items():
+            if len(names) > LINES_MAX:
+                words = fields(**shortened("partitions", names), leader=self.leader, reason=reason)
+                log.info("partitions not followed: retrying", extra=words)
+                continue
+            for name in names:
+                words = fields(partition=name, leader=self.leader, reason=reason)
+                log.info("partition not followed: retrying", extra=words)
+        self._not_followed.clear()
 
 
 def _is_unsynced(hosted: HostedPartition) -> bool:

@@ -77,14 +77,20 @@ class IsrSender:
             tasks.create_task(self._send(), name="isr-send")
 
     async def _look(self) -> None:
-        """Look periodically: a silent follower causes no event."""
-        pause_s = max(LOOK_MS_MIN, self._lag_ms // 2) / 1_000
+        """Look periodically, and when a follower begins to lag: a silent one causes no event."""
+        longest_ms = max(LOOK_MS_MIN, self._lag_ms // 2)
+        shortest_ms = max(LOOK_MS_MIN, self._lag_ms // 10)  # each looks at all partitions
+        pause_ms = longest_ms
         while True:
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(pause_ms / 1_000)
+            now, pause_ms = self._clock.now_ms(), longest_ms
             for hosted in tuple(self._table.by_name.values()):
                 partition = hosted.partition
                 if partition.role is Role.LEADER and len(partition.replicas) > 1:
                     self.consider(hosted)
+                    due = partition.replica_set.next_lag(now, self._lag_ms)
+                    if due is not None:
+                        pause_ms = min(pause_ms, max(due - now, shortest_ms))
 
     async def _send(self) -> None:
         """Send one request at a time; what is proposed meanwhile goes into the next one."""

@@ -111,5 +111,5 @@ class ReplicaReader:
         gained_bytes = partition.follower_fetched(fetch, now)
         if partition.bounds.high_watermark != before:
             self._parked.moved(hosted, gained_bytes)
-        if len(partition.isr) < len(partition.replicas):
+        if partition.replica_set.may_join_by_fetch(fetch.broker_id):
             self._on_follower(hosted)

@@ -302,7 +302,9 @@ class Cleaning:
     def segments_of(self, topic_partition: TopicPartition) -> Iterator[ScrubSegment]:
         """Return rolled segments, whole. The active one is checked once it is rolled."""
         hosted = self._table.by_name.get(topic_partition)
-        if hosted is None or hosted.manager.fenced is not None or hosted.log.damage is not None:
+        if hosted is None or hosted.log.is_one_segment:  # nearly all
+            return
+        if hosted.manager.fenced is not None or hosted.log.damage is not None:
             return
         for one in hosted.log.segments():
             if not one.active:
