@@ -48,10 +48,10 @@ def start_all() -> None:
         wait_node(number, "True")
 
 
-def lab(command: str, number: int) -> None:
-    """Run a command of the lab in a process of its own, which the node outlives."""
+def lab(command: str, *numbers: int) -> None:
+    """Run a command of the lab in a process of its own, which what it starts outlives."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
-    argv = (sys.executable, "-m", "lab", command, str(number))
+    argv = (sys.executable, "-m", "lab", command, *map(str, numbers))
     ran = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
 
