@@ -11,7 +11,7 @@ import pytest
 from k8s.cluster_waiting import wait_for
 from k8s.conftest import Measure, timed
 from k8s.load import PARTITIONS, Load
-from k8s.release import Release, node_count, run, succeeds
+from k8s.release import Manifest, Release, node_count, run, succeeds
 from k8s.runbook import Runbook
 from lab import node
 from lab.control_plane import reclaim_volumes
@@ -48,10 +48,10 @@ def start_all() -> None:
         wait_node(number, "True")
 
 
-def lab(command: str, number: int) -> None:
-    """Run a command of the lab in a process of its own, which the node outlives."""
+def lab(command: str, *numbers: int) -> None:
+    """Run a command of the lab in a process of its own, which what it starts outlives."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
-    argv = (sys.executable, "-m", "lab", command, str(number))
+    argv = (sys.executable, "-m", "lab", command, *map(str, numbers))
     ran = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
 
@@ -64,12 +64,12 @@ def wait_node(number: int, ready: str) -> None:
     wait_for(lambda: run(*argv) == ready, lambda: run("kubectl", "get", "nodes"))
 
 
-def number_of(pod: dict[str, dict[str, str]]) -> int:
+def number_of(pod: Manifest) -> int:
     """Number of the node of a pod."""
     return int(pod["spec"]["nodeName"].rpartition("-")[2])
 
 
-def broker(release: Release, ordinal: int) -> dict[str, dict[str, str]]:
+def broker(release: Release, ordinal: int) -> Manifest:
     """The pod of a broker."""
     name = f"{release.name}-broker-{ordinal}"
     return next(it for it in release.pods("broker") if it["metadata"]["name"] == name)
@@ -208,12 +208,12 @@ def wait_refused(release: Release, ordinal: int, other: int) -> None:
     wait_for(lambda: succeeds(*argv) and belongs in run(*argv), lambda: run(*argv))
 
 
-def node_names(pods: list[dict[str, dict[str, str]]]) -> list[str]:
+def node_names(pods: list[Manifest]) -> list[str]:
     """Nodes of pods."""
     return [pod["spec"]["nodeName"] for pod in pods]
 
 
-def stop(release: Release, pods: list[dict[str, dict[str, str]]]) -> None:
+def stop(release: Release, pods: list[Manifest]) -> None:
     """End pods, and let none be made on their nodes."""
     run("kubectl", "cordon", *node_names(pods))
     for pod in pods:

@@ -13,7 +13,7 @@ from k8s.cluster_waiting import wait_for
 from k8s.release import Client, Release, run, write_values
 from k8s.test_install import consume, produce
 from k8s.test_nodes import broker, number_of
-from lab.settings import node_address
+from lab.settings import environment, node_address
 from waiting import PATIENCE_S
 
 PORT = 9095
@@ -27,7 +27,18 @@ SMALL: dict[str, Any] = {
     "zookeeper": {"replicas": 1},
     "rackAwareness": {"enabled": True},
 }
-BROKER: dict[str, Any] = {"replicas": 2, "storage": {"size": "1Gi"}}
+MECHANISMS = {"listener.name.external.sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN"}
+BROKER: dict[str, Any] = {"replicas": 2, "storage": {"size": "1Gi"}, "config": MECHANISMS}
+INSIDE = """
+import pathlib, sys
+from tidemark.client import sync
+servers, mechanism = sys.argv[1:]
+password = pathlib.Path("/etc/tidemark-super-user/password").read_text().strip()
+login = {"sasl_username": "admin", "sasl_password": password, "sasl_mechanism": mechanism}
+tls = {"security_protocol": "SASL_SSL", "ssl_ca_location": "/etc/tidemark-certificate/ca.crt"}
+with sync.Producer(servers, delivery_timeout_ms=60_000, **login, **tls) as producer:
+    print(producer.send("inside", b"value", partition=0))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +78,28 @@ def test_each_broker_is_reached_by_a_port_of_its_node(edge: Release) -> None:
     pods = sorted(edge.pods("broker"), key=lambda pod: str(pod["metadata"]["name"]))
     servers = [f"{pod['status']['hostIP']}:{PORT}" for pod in pods]
     check_clients(edge, servers, "by-node")
+
+
+def produced_inside(release: Release, mechanism: str) -> "subprocess.CompletedProcess[str]":
+    """Produce at the listener CLIENT, in a pod of a controller."""
+    server = f"{release.name}-bootstrap.{release.name}.svc.cluster.local:9092"
+    argv = ["kubectl", "-n", release.name, "exec", f"{release.name}-controller-0", "--"]
+    argv += ["python3", "-P", "-c", INSIDE, server, mechanism]
+    return subprocess.run(argv, env=environment(), capture_output=True, text=True, check=False)
+
+
+@pytest.mark.feature("KU09")
+def test_a_listener_has_mechanisms_of_its_own(edge: Release) -> None:
+    servers = f"{edge.pods('broker')[0]['status']['hostIP']}:{PORT}"
+    for mechanism in ("PLAIN", "SCRAM-SHA-512"):
+        client = {**edge.client(), "bootstrap.servers": servers, "sasl.mechanisms": mechanism}
+        assert AdminClient(client).list_topics(timeout=PATIENCE_S).brokers
+    edge.tidemark("topic", "create", "inside", "--if-not-exists")
+    accepted = produced_inside(edge, "SCRAM-SHA-512")
+    assert "inside" in accepted.stdout, accepted.stderr
+    refused = produced_inside(edge, "PLAIN")
+    assert refused.returncode != 0
+    assert "UNSUPPORTED_SASL_MECHANISM" in refused.stderr
 
 
 @pytest.mark.feature("KU10")

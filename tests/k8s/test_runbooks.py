@@ -11,7 +11,7 @@ from k8s.node_disk import NodeDisk
 from k8s.release import Manifest, Release, is_ready, run
 from k8s.runbook import Runbook
 from k8s.test_disks import ORDINAL, disk
-from k8s.test_nodes import MANY, load, node_names
+from k8s.test_nodes import MANY, broker, load, node_names
 from k8s.test_security import shown
 from waiting import PATIENCE_MS, PATIENCE_S
 
@@ -71,6 +71,7 @@ def test_writes_go_on_while_zookeeper_has_no_majority(
     load.check()
 
 
+@pytest.mark.feature("KU13")
 def test_a_full_disk_has_space_again_when_retention_is_shortened(
     release: Release, disk: NodeDisk, tmp_path: Path
 ) -> None:
@@ -81,10 +82,13 @@ def test_a_full_disk_has_space_again_when_retention_is_shortened(
     release.tidemark("topic", "create", "first", *leading, *small)
     filled = Filler(release, "first")
     wait_for(filled.is_refused, f"the disk does not get full: {disk}")
+    wait_for(lambda: not is_ready(broker(release, ORDINAL)), "it serves no write, and is ready")
+    assert [is_ready(it) for it in release.pods("broker")].count(False) == 1
     commands = Runbook("A disk is full", tmp_path)
     assert f"/data/disk{0}/log" in commands.next("kubectl -n demo exec")
     commands.next("kubectl -n demo exec")
     wait_for(filled.is_taken, "no write is taken")
+    wait_for(lambda: is_ready(broker(release, ORDINAL)), "it serves writes, and is not ready")
     release.tidemark("topic", "delete", "first", "--yes")
 
 

@@ -67,6 +67,25 @@ def test_an_upgrade_keeps_every_secret(release: Release, tmp_path: Path) -> None
     assert secrets(release) == before
 
 
+@pytest.mark.feature("KU06", "SE29")
+def test_helm_refuses_a_given_secret_that_is_missing_or_lacks_its_key(
+    release: Release, tmp_path: Path
+) -> None:
+    number = release.revision()
+    given = write_values(
+        tmp_path / "v.yaml", external=EXTERNAL, auth={"existingSecret": "own-password"}
+    )
+    with pytest.raises(AssertionError, match=f"namespace {release.name} does not have"):
+        release.install(given)
+    release.kubectl("create", "secret", "generic", "own-password", "--from-literal=user=admin")
+    try:
+        with pytest.raises(AssertionError, match="own-password, which has no key password"):
+            release.install(given)
+    finally:
+        release.kubectl("delete", "secret", "own-password")
+    assert release.revision() == number
+
+
 @pytest.mark.feature("SE29")
 def test_certificates_are_replaced_under_load_without_a_restart(
     release: Release, load: Load

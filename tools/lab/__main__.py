@@ -5,6 +5,7 @@ python -m lab down              end it; nothing is left
 python -m lab status            nodes, pods and volumes
 python -m lab kill|start N      loss of power of node N, and its return
 python -m lab cut|heal N        node N off the network, and back
+python -m lab enforce           enforce network policies on the nodes that run
 python -m lab run COMMAND...    kubectl or helm with the cluster's configuration
 """
 
@@ -19,7 +20,7 @@ from typing import Final
 
 import k8s_tools
 from images.debian import PackageError
-from lab import control_plane, node, processes, programs
+from lab import control_plane, node, policies, processes, programs
 from lab.settings import BIN, KUBECONFIG, NODES_MAX, STATE, LabError, environment
 
 _NEEDED: Final = ("ip", "nsenter", "unshare", "mount", "dpkg-deb", "apt-get")
@@ -56,6 +57,7 @@ def down() -> None:
     """End the cluster, and remove all that it made."""
     if not STATE.exists():
         return
+    policies.stop()
     for number in range(1, NODES_MAX + 1):
         node.remove(number)
     for name in control_plane.NAMES:
@@ -91,7 +93,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     commands.add_parser("up").add_argument(
         "--nodes", type=int, choices=range(1, NODES_MAX + 1), default=4
     )
-    for name in ("down", "status", "load"):
+    for name in ("down", "status", "load", "enforce"):
         commands.add_parser(name)
     for name in ("kill", "start", "cut", "heal"):
         commands.add_parser(name).add_argument("number", type=int)
@@ -102,7 +104,12 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str]) -> int:
     """Run a command of the lab."""
     options = _arguments(argv)
-    of_all: dict[str, Callable[[], None]] = {"down": down, "status": status, "load": load}
+    of_all: dict[str, Callable[[], None]] = {
+        "down": down,
+        "status": status,
+        "load": load,
+        "enforce": policies.enforce,
+    }
     of_nodes: dict[str, Callable[[int], None]] = {
         "kill": node.kill,
         "start": node.start,

@@ -130,10 +130,12 @@ def heal(number: int) -> None:
 
 def inside(number: int, *argv: str) -> str:
     """Run a program in the namespaces of a node, and return what it printed."""
-    first = processes.child_of(_process(number))
-    if first is None:
-        raise LabError(f"node {number} is not running")
-    return processes.run("nsenter", "-t", str(first), "-m", "-u", "-n", "-p", "--", *argv)
+    return processes.run("nsenter", *_namespaces(number), "-p", "--", *argv)
+
+
+def start_inside(number: int, name: str, *argv: str) -> None:
+    """Start a program on a node, in the background. It has to be ended before the node."""
+    processes.start(name, ["nsenter", *_namespaces(number), "--", *argv])
 
 
 def load(number: int, images: Sequence[Path]) -> None:
@@ -167,6 +169,13 @@ def remove(number: int) -> None:
 
 
 # -- parts
+
+
+def _namespaces(number: int) -> tuple[str, ...]:
+    first = processes.child_of(_process(number))
+    if first is None:
+        raise LabError(f"node {number} is not running")
+    return ("-t", str(first), "-m", "-u", "-n")
 
 
 def _process(number: int) -> str:

@@ -25,7 +25,11 @@ _DEBIAN: Final = (
     *("libgmp10", "libbsd0", "libmd0", "libxtables12", "libtinfo6"),
     # Of the network plugin that forwards ports of a node to pods.
     *("iptables", "libip4tc2", "libip6tc2", "libnfnetlink0", "libnetfilter-conntrack3"),
+    # Of the controller of network policies.
+    *("ipset", "libipset13"),
 )
+
+_XTABLES: Final = ("iptables", "iptables-save", "iptables-restore", "ip6tables")
 
 
 def install() -> None:
@@ -61,7 +65,7 @@ def _runtime() -> Path:
             root = Path(scratch) / "root"
             root.mkdir()
             unpack(archive.fetch(releases), root)
-            for program in ("iptables", "ip6tables"):  # Debian's packages do it when installed
+            for program in _XTABLES:  # Debian's packages do it when installed
                 (root / "usr/sbin" / program).symlink_to("xtables-nft-multi")
             root.rename(path)
     return path

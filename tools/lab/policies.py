@@ -1,0 +1,65 @@
+"""Network policies, which the bridge plugin does not enforce: kube-router's controller for them on
+each node, built from the Go modules of ``tools/policies``.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import k8s_tools
+from lab import node, processes
+from lab.settings import KUBECONFIG, NODES_MAX, ROOT, SERVICES, node_name
+
+_MODULE: Final = ROOT / "tools/policies"
+
+
+def enforce() -> None:
+    """Enforce policies on every node that runs, from when a pod is made or a policy changed.
+    The first time the program is built, which takes some minutes.
+    """
+    program = _program()
+    for number in node.running():
+        argv = (str(program), str(KUBECONFIG), node_name(number), SERVICES)
+        node.start_inside(number, _process(number), *argv)
+
+
+def stop() -> None:
+    """Enforce no policy any more."""
+    running = node.running()
+    for number in range(1, NODES_MAX + 1):
+        was_there = processes.pid_of(_process(number)) is not None
+        processes.stop(_process(number))
+        if was_there and number in running:
+            for words in (("-F",), ("-X",)):  # nothing else has rules in this table
+                node.inside(number, "iptables", "-t", "filter", *words)
+
+
+def _process(number: int) -> str:
+    return f"policies{number}"
+
+
+def _program() -> Path:
+    """Return the path of the controller; build it if it is not there yet. Raises ToolError."""
+    content = hashlib.sha256()
+    for name in ("go.mod", "go.sum", "main.go"):
+        content.update((_MODULE / name).read_bytes())
+    path = k8s_tools.cache() / f"policies-{content.hexdigest()[:16]}"
+    if not path.exists():
+        if shutil.which("go") is None:
+            raise k8s_tools.ToolError("the controller of network policies is built by Go 1.24")
+        scratch = path.with_name(f"{path.name}.{os.getpid()}")
+        built = subprocess.run(
+            ("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", str(scratch), "."),
+            cwd=_MODULE,
+            env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"},
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        if built.returncode:
+            raise k8s_tools.ToolError(f"tools/policies was not built: {built.stderr.strip()}")
+        scratch.replace(path)
+    return path
