@@ -79,21 +79,22 @@ def _version(module: str) -> str:
 def _built(name: str, package: str, flags: Sequence[str]) -> Path:
     path = _path(name)
     if not path.exists():
-        _build(path, package, flags)
+        build(path, package, flags)
     return path
 
 
-def _build(path: Path, package: str, flags: Sequence[str]) -> None:
+def build(path: Path, package: str, flags: Sequence[str] = (), *, modules: Path = MODULES) -> None:
+    """Build a program of the Go modules in a directory. Raises ToolError."""
     if shutil.which("go") is None:
         raise ToolError("helm and Kubernetes are built from Go modules: install Go 1.24 or newer")
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.{os.getpid()}")
     built = subprocess.run(
         [
-            *("go", "build", "-trimpath", "-ldflags", f"-s -w {' '.join(flags)}"),
+            *("go", "build", "-trimpath", "-ldflags", " ".join(("-s", "-w", *flags))),
             *("-o", str(scratch), package),
         ],
-        cwd=MODULES,
+        cwd=modules,
         env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"},
         stderr=subprocess.PIPE,
         text=True,

@@ -3,9 +3,6 @@ each node, built from the Go modules of ``tools/policies``.
 """
 
 import hashlib
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -48,18 +45,5 @@ def _program() -> Path:
         content.update((_MODULE / name).read_bytes())
     path = k8s_tools.cache() / f"policies-{content.hexdigest()[:16]}"
     if not path.exists():
-        if shutil.which("go") is None:
-            raise k8s_tools.ToolError("the controller of network policies is built by Go 1.24")
-        scratch = path.with_name(f"{path.name}.{os.getpid()}")
-        built = subprocess.run(
-            ("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", str(scratch), "."),
-            cwd=_MODULE,
-            env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"},
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-        if built.returncode:
-            raise k8s_tools.ToolError(f"tools/policies was not built: {built.stderr.strip()}")
-        scratch.replace(path)
+        k8s_tools.build(path, ".", modules=_MODULE)
     return path
