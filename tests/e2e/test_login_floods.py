@@ -84,10 +84,10 @@ def test_attack_a_flood_of_wrong_passwords_is_slowed_down_and_shuts_nobody_out(
         assert is_in(before)
         with flood(secured):
             wait_for(lambda: count(secured, DELAYED) >= ATTACKERS - BURST)
-            refused, ticks = count(secured, FAILED), count(secured, TURNED_AWAY)
+            refused, turned_away = count(secured, FAILED), count(secured, TURNED_AWAY)
             assert is_in(before), "who is in is served"
             wait_for(lambda: may_log_in(secured, USER))
-            wait_for(lambda: count(secured, TURNED_AWAY) > ticks)
+            wait_for(lambda: count(secured, TURNED_AWAY) > turned_away)
             assert count(secured, FAILED) > refused, "guesses go on, a few"
         assert is_in(before)
     wait_for(lambda: may_log_in(secured, USER))

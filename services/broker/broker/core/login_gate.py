@@ -15,8 +15,10 @@ from tidemark.model.ids import InstantMs
 
 ADDRESSES_MAX: Final = 10_000
 """Addresses whose failures are remembered; the oldest are forgotten first."""
-WAITING_MAX: Final = 1_024
-"""Logins of all addresses that wait. One that would be more is refused."""
+WAITING_MAX: Final = 64
+"""Logins of all addresses that wait; one that would be more is refused. Each has a descriptor, from
+the spare ones of a broker.
+"""
 
 ClientT = TypeVar("ClientT")
 

@@ -11,6 +11,7 @@ from broker.listener_address import Listener
 from broker.shell.listener.listener import KafkaListener
 from broker.shell.listener.login_turns import LoginTurns
 from broker.shell.listener.request_router import RequestRouter
+from broker.shell.listener.sasl_router import SaslRouter
 from broker.storage.log_manager import LogManager
 from tidemark.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from tidemark.model.metadata import ClusterImage, FeedPosition, PartitionImage, TopicImage
@@ -26,7 +27,7 @@ MakeNode = Callable[[Mapping[str, str]], BrokerParts]
 
 def make_listener(
     parts: BrokerParts,
-    router: RequestRouter,
+    router: RequestRouter | SaslRouter,
     where: Listener | None = None,
     threads: Executor | None = None,
     tls: ServerTls | None = None,

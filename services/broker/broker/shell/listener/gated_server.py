@@ -106,19 +106,17 @@ class GatedServer:
         await self._serve(accepted, turn)
 
 
-async def connect(
-    accepted: socket.socket, turn: LoginTurn, connection: Connection, tls: dict[str, Any]
-) -> None:
-    """Make an accepted socket the transport of ``connection``, after the TLS handshake. One that
-    fails counts as a failed login.
+async def connect(accepted: socket.socket, connection: Connection, tls: dict[str, Any]) -> bool:
+    """Make an accepted socket the transport of ``connection``, after the TLS handshake. Return
+    False if that fails.
     """
     loop = asyncio.get_running_loop()
     try:
         await loop.connect_accepted_socket(lambda: connection, accepted, **tls)
     except OSError:
         accepted.close()
-        turn.end(failed=True)
+        return False
     except asyncio.CancelledError:
         accepted.close()
-        turn.end(failed=False)
         raise
+    return True

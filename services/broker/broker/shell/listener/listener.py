@@ -160,12 +160,18 @@ class KafkaListener:
         return self._tasks.create_task(work)
 
     async def _log_in(self, accepted: socket.socket, turn: LoginTurn) -> None:
-        """Make a connection, whose turn ends with its login."""
+        """Make a connection, whose turn ends with its login; a broken handshake is a failed one."""
         connection = Connection(self)
         self._logging_in[connection] = turn
-        await connect(accepted, turn, connection, self._tls_options())
-        if self._sasl is None or connection.closed:
-            self.login_ended(connection, failed=connection.closed)
+        try:
+            is_made = await connect(accepted, connection, self._tls_options())
+        except asyncio.CancelledError:
+            self.login_ended(connection, failed=False)
+            raise
+        if not is_made or connection.closed:
+            self.login_ended(connection, failed=True)
+        elif self._sasl is None:
+            self.login_ended(connection, failed=False)
 
     def login_ended(self, connection: Connection, *, failed: bool) -> None:
         """Note the outcome of a connection's first login."""
