@@ -173,6 +173,8 @@ def run(words: Sequence[str]) -> int:
         sys.stderr.write(traceback.format_exc())
         sys.stderr.write("error: this is a bug of tidemark\n  try: report the lines above\n")
         return ExitCode.INTERNAL
+    finally:
+        settings.begin((), None)  # -X and --profile end with their command
     if code == ExitCode.INTERRUPTED:
         sys.stderr.write("interrupted\n")
     return code or ExitCode.OK

@@ -138,10 +138,7 @@ ELSEWHERE = {ExitCode.INTERNAL, ExitCode.NO_PERMISSION, ExitCode.INTERRUPTED}
 
 @pytest.mark.feature("AD52")
 @pytest.mark.parametrize("code", REACHED)
-def test_every_documented_exit_code_is_reached(
-    code: ExitCode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(profiles.FILE_VARIABLE, str(tmp_path / "profiles.json"))
+def test_every_documented_exit_code_is_reached(code: ExitCode, tmp_path: Path) -> None:
     assert command_line.run(REACHED[code](tmp_path)) == code
 
 

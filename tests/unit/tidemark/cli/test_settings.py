@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tidemark.cli import profiles, settings
+from tidemark.cli import settings
 from tidemark.cli.dev.layout import Ports, Shape
 from tidemark.cli.failure import CommandError
 from tidemark.cli.main import hoisted, run
@@ -18,13 +18,8 @@ Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture(autouse=True)
-def own_files(tmp_path: Path, monkeypatch: Patch) -> None:
-    for name in settings.SETTINGS:
-        monkeypatch.delenv(settings.variable_of(name), raising=False)
-    monkeypatch.delenv("TIDEMARK_DIR", raising=False)
-    monkeypatch.setenv(profiles.FILE_VARIABLE, str(tmp_path / "profiles.json"))
+def no_cluster_here(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
-    settings.begin((), None)
 
 
 def embedded(directory: Path, base: int) -> None:
@@ -260,3 +255,10 @@ def test_a_user_from_elsewhere_replaces_name_and_password_together(tmp_path: Pat
     assert found["security_protocol"] == "SASL_SSL"
     settings.begin(["security.protocol=PLAINTEXT"], None)
     assert "sasl_username" not in security()
+
+
+@pytest.mark.feature("AD55")
+def test_a_profile_ends_with_its_command() -> None:
+    words = ["profile", "list", "-o", "json", "--profile", "nothing", "-X", "bootstrap=x:1"]
+    assert run(words) == ExitCode.OK
+    assert bootstrap_for(None) == "127.0.0.1:9092"
