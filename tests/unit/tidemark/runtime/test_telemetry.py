@@ -18,11 +18,13 @@ from tidemark.runtime.telemetry import (
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers, level, own_level = root.handlers[:], root.level, levels()
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    logging.getLogger("example").setLevel(logging.NOTSET)
+    for name in levels().keys() - own_level.keys():
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    logging.getLogger("kazoo").filters.clear()
     logging.captureWarnings(capture=False)
 
 
