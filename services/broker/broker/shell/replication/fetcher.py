@@ -97,6 +97,8 @@ class LeaderFetcher:
         """Time at which partitions that failed in this answer are fetched again, by their failures
         in a row. It is the same for all of them: a request costs more than a partition in it.
         """
+        self._unreachable: str | None = None
+        """Reason why the last attempt did not reach the leader."""
         self._not_followed: dict[str, list[str]] = {}
         """Partitions of this answer to log, by the reason."""
 
@@ -139,11 +141,20 @@ class LeaderFetcher:
                 await self._follow()
             except (OSError, MalformedRequestError) as failure:
                 self._plan.failed()
-                log.info(
-                    "leader not reachable",
-                    extra=fields(leader=self.leader, reason=str(failure) or type(failure).__name__),
-                )
+                self._note_unreachable(str(failure) or type(failure).__name__)
                 await self._pause(self._reconnect.next_s())
+
+    def _note_unreachable(self, reason: str) -> None:
+        """Log why the leader is not reachable, once for all attempts that fail in the same way."""
+        if reason != self._unreachable:
+            self._unreachable = reason
+            log.info("leader not reachable", extra=fields(leader=self.leader, reason=reason))
+
+    def _note_reachable(self) -> None:
+        self._reconnect.reset()
+        if self._unreachable is not None:
+            self._unreachable = None
+            log.info("leader reachable again", extra=fields(leader=self.leader))
 
     async def _wait_for_work(self) -> None:
         while not len(self._plan):
@@ -193,7 +204,7 @@ class LeaderFetcher:
             await self._pause(wait_ms / 1_000)
             return
         response = await connection.fetch(self._request(ask), timeout_s)
-        self._reconnect.reset()
+        self._note_reachable()
         self._take(response)
 
     def _request(self, ask: FetchAsk) -> FetchRequest:

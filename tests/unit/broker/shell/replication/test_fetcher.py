@@ -1,0 +1,133 @@
+"""A follower's fetches from one leader, which answers as the test says."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from broker.shell.replication.leader_connection import LeaderConnection
+from broker.shell.replication.manager import ReplicationManager
+from tidemark.kafka.fetch import FetchPartitionResult, FetchRequest, FetchResponse
+from tidemark.kafka.fetch_response import FetchedPartition, FetchedTopic
+from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerEpoch
+from tidemark.model.metadata import BrokerImage, Endpoint
+from tidemark.runtime.clock import Clock
+from unit.broker.shell.broker_worlds import ME, OTHER, World, topic
+from unit.broker.shell.replicated_worlds import partition
+
+Answer = Callable[[FetchRequest], FetchResponse]
+PARTITIONS = 150
+SESSION = 7
+GIVEN_UP_S = 60.0
+LEADER = BrokerImage(
+    OTHER,
+    BrokerEpoch(20),
+    bytes(16),
+    (Endpoint("INTERNAL", "leader", 1),),
+    "",
+    None,
+    "",
+    fenced=False,
+)
+
+
+def answered(request: FetchRequest, code: ErrorCode = ErrorCode.NONE) -> FetchResponse:
+    """The same answer for every partition of a request."""
+    topics = [
+        FetchedTopic(
+            "",
+            asked.topic_id,
+            [
+                FetchedPartition(FetchPartitionResult(each.partition, code, 0), None)
+                for each in asked.partitions
+            ],
+        )
+        for asked in request.topics
+    ]
+    return FetchResponse(0, 0, SESSION, topics, [])
+
+
+def refused(request: FetchRequest) -> FetchResponse:
+    return answered(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class Leader:
+    """A leader with an outcome for each attempt to reach it, and an answer for each fetch."""
+
+    def __init__(self, attempts: Sequence[OSError | None], answers: Sequence[Answer]) -> None:
+        self._attempts = iter(attempts)
+        self._answers: Iterator[Answer] = iter(answers)
+        self.asked: list[int] = []
+        """Partitions of each fetch."""
+        self.is_done = asyncio.Event()
+
+    async def connect(self, leader: Endpoint, **_: object) -> LeaderConnection:
+        if (failure := next(self._attempts, None)) is not None:
+            raise failure
+        return cast("LeaderConnection", self)
+
+    async def fetch(self, request: FetchRequest, _timeout_s: float) -> FetchResponse:
+        answer = next(self._answers, None)
+        if answer is None:
+            self.is_done.set()
+            await asyncio.Event().wait()
+            raise AssertionError("nothing sets that event")
+        self.asked.append(sum(len(each.partitions) for each in request.topics))
+        return answer(request)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+async def followed(leader: Leader, partitions: int) -> None:
+    """Follow a leader until it has given all its answers."""
+    world = World(clock=Clock())
+    state = partition(leader=int(OTHER), replicas=(ME, OTHER), isr=(int(OTHER),))
+    states = tuple(replace(state, partition=number) for number in range(partitions))
+    world.show(replace(topic(), partitions=states))
+    world.change(brokers_changed=(LEADER,))
+    manager = ReplicationManager(world.parts.replication.manager._parts, leader.connect)
+    for hosted in world.table.by_name.values():
+        manager.apply(hosted)
+    stop = asyncio.Event()
+    async with asyncio.timeout(GIVEN_UP_S), asyncio.TaskGroup() as tasks:
+        tasks.create_task(manager.run(stop))
+        await leader.is_done.wait()
+        stop.set()
+
+
+def said(caplog: pytest.LogCaptureFixture, words: str) -> int:
+    return sum(record.getMessage().startswith(words) for record in caplog.records)
+
+
+def test_a_leader_that_stays_away_is_logged_once_and_once_when_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        attempts = [ConnectionRefusedError("refused")] * 3
+        await followed(Leader(attempts, [answered]), 1)
+
+    asyncio.run(main())
+    assert (said(caplog, "leader not reachable"), said(caplog, "leader reachable again")) == (1, 1)
+
+
+def test_partitions_that_are_refused_together_are_asked_for_together(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    asked: list[int] = []
+
+    async def main() -> None:
+        leader = Leader([], [refused, answered])
+        await followed(leader, PARTITIONS)
+        asked.extend(leader.asked)
+
+    asyncio.run(main())
+    assert asked == [PARTITIONS, PARTITIONS]
+    assert said(caplog, "partitions not followed") == 1
+    assert said(caplog, "partition not followed") == 0
