@@ -112,18 +112,22 @@ class MutualCluster(Cluster):
             "zookeeper.digest.file": str(self.digest_file),
             "zookeeper.set.acl": True,
         }
-        broker = {
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS",
+        audited: Config = {
             "audit.sinks": "log",
             "audit.interval.ms": "200",
             "log.format": "json",
+        }
+        broker = {
+            **audited,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
             "listener.security.protocol.map": "INTERNAL:SSL",
             "listener.name.internal.ssl.client.auth": "required",
             "listener.name.internal.ssl.principal.mapping.rules": FIRST_NAME,
             **self.node.options("listener.name.internal.ssl"),
         }
-        return {kind: {**common, **(broker if kind == "broker" else {})} for kind in KINDS}
+        own = {"broker": broker, "controller": audited}
+        return {kind: {**common, **own.get(kind, {})} for kind in KINDS}
 
     def _clients_over_grpc(self, broker: str, port: int) -> Config:
         """Return the options of the listener GRPC."""

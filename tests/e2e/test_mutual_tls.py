@@ -151,6 +151,29 @@ def test_a_client_over_grpc_may_do_what_acls_allow_its_certificate(cluster: Mutu
         producer.send("orders", b"not mine")
 
 
+def audited_logins(cluster: MutualCluster, name: str) -> list[Any]:
+    """Events of logins in the log of a process."""
+    lines = cluster.log(name).splitlines()
+    events = [json.loads(json.loads(one)["event"]) for one in lines if '"event"' in one]
+    return [one for one in events if one["class_uid"] == 3_002]
+
+
+@pytest.mark.feature("SE09", "SE23")
+def test_the_audit_of_a_controller_has_a_stranger_that_was_refused(cluster: MutualCluster) -> None:
+    name = "controller-1"
+    stranger, service = cluster.identity("eve").credentials(), CALLED[name]
+    with grpc.secure_channel(address(cluster, name), stranger) as channel:
+        outcome(channel, service, service.methods[0])
+
+    def refused() -> bool:
+        return any(
+            one["status"] == "Failure" and "User:eve " in one["status_detail"]
+            for one in audited_logins(cluster, name)
+        )
+
+    wait_for(refused)
+
+
 @pytest.mark.feature("SE23", "SE30")
 @pytest.mark.parametrize("server", ["grpc.listen", "GRPC"])
 def test_the_audit_has_a_client_over_grpc_once_for_each_connection(
@@ -164,13 +187,10 @@ def test_the_audit_has_a_client_over_grpc_once_for_each_connection(
     sent = 20
 
     def logins() -> list[int]:
-        lines = cluster.log("broker-1").splitlines()
-        events = [json.loads(json.loads(one)["event"]) for one in lines if '"event"' in one]
         return [
             one["count"]
-            for one in events
-            if one["class_uid"] == 3_002
-            and (one["service"]["name"], one["user"]["name"]) == (server, user)
+            for one in audited_logins(cluster, "broker-1")
+            if (one["service"]["name"], one["user"]["name"]) == (server, user)
             and one["status"] == "Success"
         ]
 

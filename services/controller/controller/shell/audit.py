@@ -46,7 +46,7 @@ class Audit:
         return response
 
     def login(self, login: Login) -> bool:
-        """Note a login to REST or the console; returns False if it must not happen."""
+        """Note a login to REST, the console or over gRPC; returns False if it must not happen."""
         return self.trail is None or self.trail.note(login, self._clock.wall_ms())
 
     def asked(

@@ -44,4 +44,5 @@ def make_server(
         listen,
         [SERVICE_NAME],
         lambda server: add_service(service, server),
+        note_login=node.audit.login,
     )
