@@ -17,6 +17,8 @@ from waiting import PATIENCE_S
 
 START_SECONDS = PATIENCE_S
 STOP_SECONDS = PATIENCE_S
+PATIENT = dict.fromkeys(("up", "down"), ("--timeout", f"{PATIENCE_S:g}"))
+"""Options of commands of ``tidemark dev`` that wait."""
 LOG_LINES_SHOWN = 40
 
 bound_librdkafka()  # before any test module imports the consumer
@@ -57,6 +59,10 @@ class Cluster(DevCluster):
     def data_directory(self, broker: int = 1) -> Path:
         """Where a broker keeps its partitions."""
         return self.layout.data_path(f"broker-{broker}")
+
+    def start(self, timeout_seconds: float = START_SECONDS) -> list[str]:
+        """Start what does not run, and wait until everything is well."""
+        return super().start(timeout_seconds)
 
     def terminate(self, name: str, timeout_seconds: float = STOP_SECONDS) -> bool:
         """SIGTERM, and wait; False when it had to be killed."""

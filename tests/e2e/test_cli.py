@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from e2e.clusters import START_SECONDS, STOP_SECONDS
 from e2e.command_line import COMMAND, Cli
 from e2e.processes import running
 from search_queries import search_queries
@@ -26,10 +27,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
     directory = tmp_path_factory.mktemp("cluster")
     cluster = DevCluster(Layout.on_free_ports(directory, brokers=2, controllers=1))
     try:
-        cluster.start()
+        cluster.start(START_SECONDS)
         yield cluster
     finally:
-        cluster.stop()
+        cluster.stop(STOP_SECONDS)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from e2e.clusters import START_SECONDS, STOP_SECONDS
 from e2e.command_line import COMMAND, Cli
 from e2e.processes import running
 from tidemark.cli.dev.cluster import DevCluster
@@ -26,10 +27,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
     layout = Layout.on_free_ports(directory, brokers=2, controllers=1, txn_coordinators=1)
     cluster = DevCluster(layout, overrides={"broker": {"slow.request.ms": 1}})
     try:
-        cluster.start()
+        cluster.start(START_SECONDS)
         yield cluster
     finally:
-        cluster.stop()
+        cluster.stop(STOP_SECONDS)
 
 
 @pytest.fixture
@@ -245,7 +246,7 @@ def test_a_watch_ends_when_the_killed_broker_is_back(cli: Cli) -> None:
     with running(argv, stdout=subprocess.PIPE) as watching:
         assert watching.stdout is not None
         first = json.loads(watching.stdout.readline())
-        cli.cluster.restart("broker-2")
+        cli.cluster.restart("broker-2", START_SECONDS)
         *_, last = watching.stdout
         assert watching.wait(PATIENCE_S) == ExitCode.OK
     assert (first["healthy"], json.loads(last)["healthy"]) == (False, True)

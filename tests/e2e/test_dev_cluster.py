@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from e2e.clusters import PATIENT, START_SECONDS
 from kazoo.client import KazooClient
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.layout import Layout, coordinators_default, free_port_block
@@ -24,7 +25,7 @@ UP_SECONDS_MAX = 20.0
 
 def dev(layout: Layout, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "tidemark.cli.main", "dev", *words]
-    argv = [*command, "--dir", str(layout.directory)]
+    argv = [*command, "--dir", str(layout.directory), *PATIENT.get(words[0], ())]
     return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
@@ -44,7 +45,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Layout]:
 @pytest.fixture
 def cluster(layout: Layout) -> DevCluster:
     cluster = DevCluster(layout)
-    cluster.start()
+    cluster.start(START_SECONDS)
     return cluster
 
 
@@ -52,7 +53,7 @@ def cluster(layout: Layout) -> DevCluster:
 def test_up_returns_when_healthy_within_twenty_seconds(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     idle_before_s = idle_s()
-    up = dev(layout, "up", "--base-port", str(free_port_block()), "--timeout", "300", "-o", "json")
+    up = dev(layout, "up", "--base-port", str(free_port_block()), "-o", "json")
     waited_s = idle_s() - idle_before_s  # and not for the CPU, which others use too
     running = DevCluster(layout)
     worked_s = sum(cpu_s(running.pid(name)) for name in running.running())
@@ -90,7 +91,7 @@ def test_after_a_crash_only_what_is_missing_is_started(cluster: DevCluster) -> N
 def test_a_cluster_that_was_killed_whole_comes_back(cluster: DevCluster) -> None:
     for member in reversed(cluster.layout.members()):
         cluster.kill(member.name)
-    assert len(cluster.start()) == 6
+    assert len(cluster.start(START_SECONDS)) == 6
     assert set(health(cluster.layout).values()) == {"healthy"}
 
 
@@ -127,10 +128,10 @@ def test_two_commands_at_once_do_not_start_everything_twice(cluster: DevCluster)
 
 def test_a_configuration_key_is_overridden_for_one_process(cluster: DevCluster) -> None:
     cluster.configure("broker-3", {"log.level": "DEBUG"})
-    cluster.restart("broker-3")
+    cluster.restart("broker-3", START_SECONDS)
     text = (cluster.layout.run_directory / "broker-3.yaml").read_text()
     assert json.loads(text)["log.level"] == "DEBUG"
-    cluster.wait_healthy()
+    cluster.wait_healthy(START_SECONDS)
 
 
 def test_a_broker_is_killed_paused_resumed_and_restarted_by_command(cluster: DevCluster) -> None:
@@ -176,7 +177,7 @@ def test_services_are_started_without_supervisors_on_request(tmp_path: Path) -> 
     layout = Layout(tmp_path)
     few = ["--brokers", "1", "--controllers", "1", "--txn-coordinators", "0"]
     few += ["--share-coordinators", "0", "--base-port", str(free_port_block())]
-    up = dev(layout, "up", "--no-supervisors", "--timeout", "300", *few)
+    up = dev(layout, "up", "--no-supervisors", *few)
     try:
         assert up.returncode == ExitCode.OK, up.stderr
         dev(layout, "restart", "1")

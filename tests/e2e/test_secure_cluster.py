@@ -22,7 +22,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from e2e.client_matrix import KAFKA_CLIENTS, Client, Login, installed, logged_in, sample
-from e2e.clusters import Cluster
+from e2e.clusters import PATIENT, Cluster
 from e2e.command_line import COMMAND
 from kafka import KafkaAdminClient, KafkaConsumer
 from tidemark.cli.dev.layout import HOST, Layout, Shape, free_port_block
@@ -41,7 +41,7 @@ PARTITIONS = 1
 
 
 def dev(directory: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    argv = [*COMMAND, "dev", *words, "--dir", str(directory)]
+    argv = [*COMMAND, "dev", *words, "--dir", str(directory), *PATIENT.get(words[0], ())]
     return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
