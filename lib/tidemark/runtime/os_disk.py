@@ -176,6 +176,23 @@ class OsFile:
                 return True
             raise _disk_error(self.path, error) from error
 
+    def read_resident(self, position: int, length: int) -> bytearray | None:
+        """Read a range whose pages are in memory. None if the read would wait for the device, fails
+        or ends early; a caller that then sends the range meets the reason again. Reads in any case
+        where the file system does not support RWF_NOWAIT.
+        """
+        data = bytearray(length)
+        try:
+            got = os.preadv(self.descriptor, (data,), position, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                return None
+            try:
+                got = os.preadv(self.descriptor, (data,), position)
+            except OSError:
+                return None
+        return data if got == length else None
+
     def close(self) -> None:
         """Close the descriptor; idempotent. Only for a file without other users."""
         descriptor, self.descriptor = self.descriptor, -1

@@ -20,6 +20,9 @@ class FailingFile(OsFile):
         """As told."""
         return not self.is_cold
 
+    def read_resident(self, position: int, length: int) -> None:
+        """As pread that must not wait, or fails."""
+
     def read_at(self, position: int, length: int) -> bytes:
         """As pread."""
         raise DiskError(self.path, "Input/output error")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tidemark.runtime.event_loop import new_event_loop
 from tidemark.runtime.os_disk import OsDisk, OsFile
-from tidemark.runtime.send_queue import SendQueue
+from tidemark.runtime.send_queue import READ_BYTES_MAX, SLICE_READ_BYTES_MAX, SendQueue
 from tidemark.storage.disk import File
 from tidemark.storage.mem_disk import MemDisk
 from unit.tidemark.runtime.failing_file import FailingFile
@@ -168,6 +168,76 @@ def test_a_file_in_memory_is_copied(tmp_path: Path, executor: ThreadPoolExecutor
         file.write_at(0, [CONTENT])
         world.queue.send_parts([b"<", (file, 1, 300_000), b">"])
         assert await world.receive(300_002) == b"<" + CONTENT[1:300_001] + b">"
+
+    run(scenario, tmp_path, executor)
+
+
+class KernelSent(OsFile):
+    """A file that counts the calls of sendfile."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(os.open(path, os.O_RDONLY), path.name, OsDisk(path.parent))
+        self.calls = 0
+
+    def send_to(self, socket: int, position: int, length: int) -> int:
+        self.calls += 1
+        return super().send_to(socket, position, length)
+
+
+@pytest.mark.parametrize(
+    ("slices", "calls"),
+    [
+        ([(7, 100)], 0),
+        ([(7, 100), (3, SLICE_READ_BYTES_MAX)], 0),
+        ([(7, SLICE_READ_BYTES_MAX + 1)], 1),
+        ([(0, SLICE_READ_BYTES_MAX)] * (READ_BYTES_MAX // SLICE_READ_BYTES_MAX + 2), 2),
+        ([(0, 9), (9, 50_000), (1, 9)], 1),
+    ],
+)
+def test_small_slices_are_sent_with_what_is_around_them(
+    tmp_path: Path, executor: ThreadPoolExecutor, slices: list[tuple[int, int]], calls: int
+) -> None:
+    async def scenario(world: World) -> None:
+        file = KernelSent(tmp_path / "f")
+        parts: list[bytes | tuple[File, int, int]] = [b"head|"]
+        wanted = b"head|"
+        for position, length in slices:
+            parts += [(file, position, length), b"|"]
+            wanted += CONTENT[position : position + length] + b"|"
+        world.queue.send_parts(parts)
+        assert await world.receive(len(wanted)) == wanted
+        assert (file.calls, world.queue.sent_bytes) == (calls, len(wanted))
+        file.close()
+
+    run(scenario, tmp_path, executor)
+
+
+def test_small_slices_behind_what_waits_stay_on_disk(
+    tmp_path: Path, executor: ThreadPoolExecutor
+) -> None:
+    async def scenario(world: World) -> None:
+        file = KernelSent(tmp_path / "f")
+        world.queue.send(CONTENT)
+        queued = world.queue.queued_bytes
+        world.queue.send_parts([(file, 0, 100)])
+        assert world.queue.queued_bytes == queued
+        assert await world.receive(len(CONTENT) + 100) == CONTENT + CONTENT[:100]
+        file.close()
+
+    run(scenario, tmp_path, executor)
+
+
+@pytest.mark.parametrize("length", [100, 1_000])
+def test_a_small_slice_that_the_file_does_not_have_breaks_the_connection(
+    tmp_path: Path, executor: ThreadPoolExecutor, length: int
+) -> None:
+    async def scenario(world: World) -> None:
+        os.truncate(tmp_path / "f", length - 1)
+        world.queue.send_parts([b"head", (world.file, 0, length), b"tail"])
+        await world.has_broken.wait()
+        assert len(world.broken) == 1
 
     run(scenario, tmp_path, executor)
 
