@@ -154,15 +154,6 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Bind on the simulated host, as ``listen`` does; the server accepts once it is started."""
         return self.listen(protocol_factory, port)
 
-    async def sock_sendall(self, sock: Any, data: Any) -> None:
-        """Write to a simulated socket."""
-        await sock.send_all(data)
-
-    async def sock_recv_into(self, sock: Any, buf: Any) -> int:
-        """Read from a simulated socket."""
-        size: int = await sock.receive_into(buf)
-        return size
-
     def shut(self) -> None:
         """End every task after the run, so that none runs when its memory is freed.
 

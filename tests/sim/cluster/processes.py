@@ -19,6 +19,7 @@ from tidemark.model.metadata import Endpoint
 from tidemark.runtime.clock import Clock
 from tidemark.storage.mem_disk import MemDisk
 
+from sim.cluster.leader_connection import SimLeaderConnection
 from sim.cluster.listening import SimServer
 from sim.cluster.network import Host, Network
 from sim.cluster.rpc import Directory, SimChannelPool, SimControllerClient, grpc_server_maker
@@ -249,11 +250,7 @@ class BrokerProcess:
             sock = await connect(
                 network, self.host, network.hosts[host], lambda: self._servers(host)
             )
-        return LeaderConnection(
-            sock,  # type: ignore[arg-type]
-            client_id=client_id,
-            answer_bytes_max=answer_bytes_max,
-        )
+        return SimLeaderConnection(sock, client_id=client_id, answer_bytes_max=answer_bytes_max)
 
     def kill(self, network: Network, *, is_silent: bool = False) -> None:
         """Kill it (kill -9); silently, together with the machine."""

@@ -1,6 +1,4 @@
-"""Client's socket over a simulated connection, for ``loop.sock_sendall`` and
-``loop.sock_recv_into`` of the simulator's loop.
-"""
+"""Client's socket over a simulated connection."""
 
 import asyncio
 from collections.abc import Callable
@@ -60,9 +58,6 @@ class SimSocket:
     def _wake(self) -> None:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
-
-    def setsockopt(self, _level: int, _option: int, _value: int) -> None:
-        """Do nothing: there is no kernel."""
 
     def close(self) -> None:
         """Close this end."""

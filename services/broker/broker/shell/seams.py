@@ -29,7 +29,7 @@ from tidemark.runtime.zk_session import ZkSession
 from tidemark.storage.disk import Disk
 
 from broker.shell.replication.leader_connection import Connect
-from broker.shell.replication.tls_leader_connection import connect_with
+from broker.shell.replication.leader_stream import connect_with
 
 
 class ServesGrpc(Protocol):

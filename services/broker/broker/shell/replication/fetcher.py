@@ -31,6 +31,7 @@ from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.log_moves import LogMoves
 from broker.shell.replication.applying import make_room, set_log_start, truncate
 from broker.shell.replication.leader_connection import Connect, LeaderConnection
+from broker.shell.replication.leader_stream import LeaderStream
 from broker.shell.replication.throttles import FollowerThrottle
 from broker.storage.directory import LogDamagedError
 
@@ -75,7 +76,7 @@ class LeaderFetcher:
         leader: BrokerId,
         *,
         flush_group: bool,
-        connect: Connect = LeaderConnection.open,
+        connect: Connect = LeaderStream.open,
     ) -> None:
         self.leader = leader
         self._connect = connect

@@ -15,7 +15,8 @@ from broker.core.partition import Role
 from broker.core.replica_fetcher import PartitionKey
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.replication.fetcher import FetcherParts, LeaderFetcher
-from broker.shell.replication.leader_connection import Connect, LeaderConnection
+from broker.shell.replication.leader_connection import Connect
+from broker.shell.replication.leader_stream import LeaderStream
 
 
 class FetcherKey(NamedTuple):
@@ -28,7 +29,7 @@ class FetcherKey(NamedTuple):
 class ReplicationManager:
     """Everything this broker follows. Called on the loop."""
 
-    def __init__(self, parts: FetcherParts, connect: Connect = LeaderConnection.open) -> None:
+    def __init__(self, parts: FetcherParts, connect: Connect = LeaderStream.open) -> None:
         self._parts = parts
         self._connect = connect
         self._fetchers: dict[FetcherKey, LeaderFetcher] = {}
