@@ -16,12 +16,12 @@ class Gathering:
     def __len__(self) -> int:
         return len(self._gates)
 
-    def acknowledged(self, group_id: str, request: object) -> None:
+    def acknowledged(self, group_id: str, request: object, now: InstantMs) -> None:
         """Note a request that waits for a write of its group."""
         gate = self._gates.get(group_id)
         if gate is None:
             gate = self._gates[group_id] = WriteGate()
-        gate.acknowledged(request)
+        gate.acknowledged(request, now)
 
     def is_open(self, group_id: str, now: InstantMs) -> bool:
         """Return True if a write of the group may begin."""
