@@ -109,7 +109,8 @@ class ImageDirectory:
 
 def error_code_of(response: Any) -> ErrorCode:
     """Return the ``error_code`` of a response message."""
-    return ErrorCode(response.error_code)
+    number = response.error_code
+    return ErrorCode(number) if number else ErrorCode.NONE
 
 
 class CoordinatorClient:

@@ -339,7 +339,7 @@ class SharePartitions:
         if settings.is_key_ordered != held.share.settings.is_key_ordered:
             self.drop(held)
             return
-        held.config = config
+        held.configure(config)
         held.share.configure(settings)
         held.letters.retry()
         self.turns.touch(held)
