@@ -75,16 +75,26 @@ class FetchConnection:
         self.size = os.fstat(self.file).st_size
         self.answer_bytes = answer_bytes
         self.position = 0
+        self.request = b""
 
     def on_readable(self) -> bool:
         """One request in, one slice out; False when the peer is gone."""
-        request = self.socket.recv(4096)
-        if not request:
+        if not self.receive():
             return False
+        self.answer()
+        return True
+
+    def receive(self) -> bool:
+        """One request in; False when the peer is gone."""
+        self.request = self.socket.recv(4096)
+        return bool(self.request)
+
+    def answer(self) -> None:
+        """One slice out."""
         if self.position + self.answer_bytes > self.size:
             self.position = 0
         header = _LENGTH.pack(ANSWER_BYTES - 4 + self.answer_bytes)
-        header += request[8:12] + bytes(ANSWER_BYTES - 8)
+        header += self.request[8:12] + bytes(ANSWER_BYTES - 8)
         self.socket.send(header, socket.MSG_MORE)
         left = self.answer_bytes
         while left:
@@ -93,7 +103,6 @@ class FetchConnection:
             )
             self.position += sent
             left -= sent
-        return True
 
 
 def serve(kind: str, port: int, directory: Path, answer_bytes: int) -> None:

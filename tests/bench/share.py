@@ -4,15 +4,17 @@ and in ranges, latency, and memory.
 
 import random
 import select
+import shutil
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from bench.fetch import fetch_plan, figures
 from bench.frames import batch_of
 from bench.load import Plan
-from bench.processes import measure, rss_bytes
+from bench.processes import floor_server, measure, rss_bytes
 from bench.report import Row
 from bench.share_cluster import (
     WINDOW_RECORDS,
@@ -21,6 +23,7 @@ from bench.share_cluster import (
     accepted,
     share_cluster,
 )
+from bench.share_floor import share_floor
 from e2e.kafka_wire import batch
 from e2e.share_wire import ACCEPT, RELEASE
 
@@ -42,7 +45,7 @@ def bench_share(directory: Path, *, total: int, runs: int, where: str) -> list[R
     group = f"share groups, {where}"
     with share_cluster(directory) as under_test:
         grown = memory(under_test, group)  # first, while no memory is free
-        rows = whole_batches(under_test, total=total, runs=runs, group=group)
+        rows = whole_batches(under_test, directory / "floor", total=total, runs=runs, group=group)
         rows += acknowledgements(under_test, group)
         rows.append(latency(under_test, group))
     return rows + grown
@@ -56,11 +59,15 @@ def records_of(keyed_batch: bytes) -> int:
     return int.from_bytes(keyed_batch[57:61], "big")
 
 
-def whole_batches(under_test: ShareUnderTest, *, total: int, runs: int, group: str) -> list[Row]:
+def whole_batches(
+    under_test: ShareUnderTest, floor_directory: Path, *, total: int, runs: int, group: str
+) -> list[Row]:
     """CPU of the broker for each GB: plain fetches of 1 MB batches, and the same batches acquired
     and accepted, one by one; by one member, by several of one group, and in the order of keys.
+    Behind them the floors, whose directory is ``floor_directory``.
     """
     rows = []
+    floor_directory.mkdir()
     for readers, keyed in ((1, False), (READERS, False), (1, True)):
         whole = Whole(under_test, readers, total, keyed=keyed)
         order = {"share_record_order": "key"} if keyed else {}
@@ -83,12 +90,59 @@ def whole_batches(under_test: ShareUnderTest, *, total: int, runs: int, group: s
         made.extra = {
             "plain_mb_s": floor["mb_s"],
             "coordinator_cpu_s_per_gb": ours["coordinator_cpu_s_per_gb"],
+            "requests_a_write": ours["requests_a_write"],
         }
+        rows.append(made)
         if not keyed:
             made.bound, made.held = f"ratio <={RATIO_MAX}", made.ratio <= RATIO_MAX
-        rows.append(made)
+            shutil.copyfile(under_test.segments(whole.topic)[0], floor_directory / "floor.log")
+            gathered = max(1, round(ours["requests_a_write"]))
+            rows += floors(floor_directory, readers, gathered, total=total, runs=runs, group=group)
         under_test.delete_topic(whole.topic)
     return rows
+
+
+def floors(
+    directory: Path, readers: int, gathered: int, *, total: int, runs: int, group: str
+) -> list[Row]:
+    """What share fetches cost at least beside bare sendfile: with a call of gRPC for each write,
+    and with one stream for all of them.
+    """
+
+    def one(server: tuple[int, int]) -> dict[str, float]:
+        port, pid = server
+        return figures(batch_plan(port, "floor", total, readers), pid)
+
+    share = partial(share_floor, directory, BATCH_BYTES, gathered=gathered)
+    with (
+        floor_server("fetch", directory, BATCH_BYTES) as bare,
+        share(keeps_stream=False) as calls,
+        share(keeps_stream=True) as stream,
+    ):
+        servers = (bare, calls, stream)
+        samples = [list(map(one, servers)) for _ in range(runs)]
+    medians = [
+        {key: statistics.median(sample[key] for sample in of_one) for key in of_one[0]}
+        for of_one in zip(*samples, strict=True)
+    ]
+    rows = []
+    for ours, what in zip(medians[1:], ("a call a write", "a kept stream"), strict=True):
+        made = Row(group, f"floor of that, {what}", mb_s=ours["mb_s"])
+        made.cpu_s_per_gb, made.floor_cpu_s_per_gb = (
+            of_one["cpu_s_per_gb"] for of_one in (ours, medians[0])
+        )
+        made.ratio = made.cpu_s_per_gb / max(made.floor_cpu_s_per_gb, 1e-9)
+        made.extra = {"requests_a_write": float(gathered)}
+        rows.append(made)
+    return rows
+
+
+def batch_plan(port: int, topic: str, total: int, readers: int) -> Plan:
+    """Readers that fetch one batch a request, each of a partition of its own."""
+    plan = fetch_plan(port, topic, BATCH_BYTES, total, readers)
+    plan.batch_bytes = BATCH_BYTES
+    plan.partitions = readers
+    return plan
 
 
 class Whole:
@@ -111,11 +165,8 @@ class Whole:
 
     def plain_fetches(self) -> dict[str, float]:
         """Of readers that ask for one batch a request."""
-        plan = fetch_plan(
-            self._under_test.port, self.topic, BATCH_BYTES, self._total, self._readers
-        )
-        plan.batch_bytes, plan.batch_records = BATCH_BYTES, self._records
-        plan.partitions = self._readers
+        plan = batch_plan(self._under_test.port, self.topic, self._total, self._readers)
+        plan.batch_records = self._records
         return figures(plan, self._under_test.pid)
 
     def share_fetches(self, order: dict[str, str]) -> dict[str, float]:
@@ -125,11 +176,13 @@ class Whole:
         members = [under_test.reader(group, self.topic) for _ in range(self._readers)]
         for number, member in enumerate(members):
             member.fetch_bytes(number, records=records)
+        writes = under_test.writes()
         broker_cpu, coordinator_cpu = under_test.cpu()
         began = time.perf_counter()
         size = self._accept_and_fetch(members)
         seconds = time.perf_counter() - began
         broker_after, coordinator_after = under_test.cpu()
+        writes = under_test.writes() - writes
         for member in members:
             member.wire.socket.close()
         assert size >= (self._count - 1) * self._readers * BATCH_BYTES, "each brings a batch"
@@ -137,6 +190,7 @@ class Whole:
             "mb_s": size / seconds / 1e6,
             "cpu_s_per_gb": (broker_after - broker_cpu) / (size / _GB),
             "coordinator_cpu_s_per_gb": (coordinator_after - coordinator_cpu) / (size / _GB),
+            "requests_a_write": (self._count - 1) * self._readers / writes,
         }
 
     def _accept_and_fetch(self, members: list[FastMember]) -> int:

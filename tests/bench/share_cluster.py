@@ -4,6 +4,7 @@ that look at no record.
 
 import struct
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from bench.broker import BrokerUnderTest
 from bench.processes import cpu_seconds
 from e2e.kafka_wire import Wire
 from e2e.share_wire import ACCEPT, Batch, ShareMember, ask, configure_group, find_coordinator
+from prometheus_client.parser import text_string_to_metric_families
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.layout import Layout
 from tidemark.kafka.apis import ApiKey
@@ -25,6 +27,7 @@ from tidemark_wire.v1 import share_pb2_grpc
 from waiting import wait_for
 
 COORDINATOR: Final = "share-coordinator-1"
+WRITES: Final = "tidemark_share_requests_total"
 WINDOW_RECORDS: Final = 10_000
 SETTINGS: Final = {
     "group.share.partition.max.record.locks": WINDOW_RECORDS,
@@ -50,6 +53,18 @@ class ShareUnderTest(BrokerUnderTest):
     def cpu(self) -> tuple[float, float]:
         """CPU seconds so far of broker and coordinator."""
         return cpu_seconds(self.pid), cpu_seconds(self.cluster.pid(COORDINATOR))
+
+    def writes(self) -> float:
+        """Writes of state that the coordinator has answered."""
+        port = self.cluster.layout.member(COORDINATOR).ports["ops"]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            text = answer.read().decode()
+        samples = [sample for one in text_string_to_metric_families(text) for sample in one.samples]
+        return sum(
+            one.value
+            for one in samples
+            if one.name == WRITES and one.labels.get("rpc") == "WriteStates"
+        )
 
     def group(self, topic: str, **configs: str) -> str:
         """A new group that reads a topic from the beginning."""

@@ -5,13 +5,17 @@ a coordinator: all must agree.
 """
 
 import struct
+from functools import lru_cache
 from typing import Final
 
 _FACTOR: Final = 31
 _MASK: Final = 0xFFFFFFFF
+HASHES_MAX: Final = 4_096
+"""Names whose hash is kept: most calls are about a group or an id that was just asked about."""
 _INT_MIN: Final = -(2**31)
 
 
+@lru_cache(HASHES_MAX)
 def java_hash(text: str) -> int:
     """Return ``text.hashCode()``: int32, over UTF-16 code units, so that a character beyond the
     basic plane counts as two.

@@ -136,7 +136,7 @@ def _read_topics(body: memoryview, position: int) -> tuple[list[ShareTopicReques
             (partition,) = _PARTITION.unpack_from(body, position)
             batches, position = _read_batches(body, position + _PARTITION.size)
             position = COMPACT.skip_tags(body, position)
-            elements += 1 + sum(1 + len(batch.types) for batch in batches)
+            elements += 1 + sum([1 + len(batch.types) for batch in batches])
             check_elements(elements)
             partitions.append(SharePartitionRequest(partition, batches))
         position = COMPACT.skip_tags(body, position)

@@ -6,6 +6,7 @@ lost. Coordinators' RPCs allow for that, because Kafka's clients do the same.
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
@@ -23,6 +24,7 @@ from tidemark.runtime.channel_pool import (
     ChannelPool,
     call_failures,
 )
+from tidemark.runtime.kept_streams import KeptStreams
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import REQUEST_ID
 
@@ -35,6 +37,7 @@ _LEFT_S_MIN: Final = 0.001
 _STUBS_MAX: Final = 64
 _OWNER_PATIENCE_S: Final = 0.5
 """Interval at which a call without a response checks whether its shard has moved."""
+_NO_STREAMS: Final[Mapping[str, str]] = {}
 _CODES: Final[Mapping[grpc.StatusCode, ErrorCode]] = {
     grpc.StatusCode.UNAVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     grpc.StatusCode.CANCELLED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -106,7 +109,8 @@ class ImageDirectory:
 
 def error_code_of(response: Any) -> ErrorCode:
     """Return the ``error_code`` of a response message."""
-    return ErrorCode(response.error_code)
+    number = response.error_code
+    return ErrorCode(number) if number else ErrorCode.NONE
 
 
 class CoordinatorClient:
@@ -118,11 +122,14 @@ class CoordinatorClient:
         channels: ChannelPool,
         make_stub: Callable[[grpc.aio.Channel], Any] = txn_pb2_grpc.TransactionCoordinatorStub,
         *,
+        streams: Mapping[str, str] = _NO_STREAMS,
         dice: Dice = random.random,
     ) -> None:
+        """``streams``: methods that have another one which does the same on a stream."""
         self._directory = directory
         self._channels = channels
         self._make_stub = make_stub
+        self._streams = {method: KeptStreams(stream) for method, stream in streams.items()}
         self._dice = dice
         self._stubs: dict[str, tuple[grpc.aio.Channel, Any]] = {}
 
@@ -213,42 +220,52 @@ class CoordinatorClient:
         """Repeat ``attempt(left_s)`` while it fails with a code of RETRIED, until the timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        delays = RetryDelays(_BACKOFF, self._dice)
-        failure = _no_owner()
-        while (left_s := deadline - loop.time()) >= _LEFT_S_MIN:
+        left_s, failure = timeout_s, None
+        delays: RetryDelays | None = None
+        while left_s >= _LEFT_S_MIN:
             try:
                 return await attempt(left_s)
             except TidemarkError as problem:
                 if problem.code not in RETRIED:
                     raise
                 failure = problem
+            delays = delays or RetryDelays(_BACKOFF, self._dice)
             await self._directory.refresh(max(0.0, min(delays.next_s(), deadline - loop.time())))
-        raise failure
+            left_s = deadline - loop.time()
+        raise failure or _no_owner()
 
-    async def _while_owned(self, shard: int, endpoint: str, work: Awaitable[T]) -> T:
-        """Return the result of a call. Raises TidemarkError: that of the call, or NOT_COORDINATOR
-        once the shard has another owner. An owner that is paused or cut off may not respond at all.
+    async def _while_owned(
+        self, shard: int, endpoint: str, work: Awaitable[T], timeout_s: float
+    ) -> T:
+        """Return the result of a call. Raises TidemarkError: that of the call, NOT_COORDINATOR once
+        the shard has another owner, or REQUEST_TIMED_OUT: a stream has no time of its own. An owner
+        that is paused or cut off may not respond at all.
         """
 
         loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
         limit = asyncio.timeout(None)
         timer: asyncio.TimerHandle
 
         def look() -> None:
             nonlocal timer
-            if self._directory.endpoint_of(shard) != endpoint:
+            left_s = deadline - loop.time()
+            if left_s < _LEFT_S_MIN or self._directory.endpoint_of(shard) != endpoint:
                 limit.reschedule(loop.time())
             else:
-                timer = loop.call_later(_OWNER_PATIENCE_S, look)
+                timer = loop.call_later(min(_OWNER_PATIENCE_S, left_s), look)
 
         # A timer and no task: this is on the path of every acknowledgement of a share group.
-        timer = loop.call_later(_OWNER_PATIENCE_S, look)
+        timer = loop.call_later(min(_OWNER_PATIENCE_S, timeout_s), look)
         try:
             async with limit:
                 return await work
         except TimeoutError:
             if not limit.expired():
                 raise
+            if self._directory.endpoint_of(shard) == endpoint:
+                words = f"{endpoint} did not answer within {timeout_s:g} s"
+                raise TidemarkError(ErrorCode.REQUEST_TIMED_OUT, words) from None
             words = f"{endpoint} did not answer, and its shard has moved"
             raise TidemarkError(ErrorCode.NOT_COORDINATOR, words) from None
         finally:
@@ -259,7 +276,8 @@ class CoordinatorClient:
     ) -> Any:
         endpoint = self._directory.endpoint_of(shard)
         work = self._call(endpoint, method, request, timeout_s, error_of)
-        return await self._while_owned(shard, endpoint, work)
+        bound_s = timeout_s if method in self._streams else math.inf
+        return await self._while_owned(shard, endpoint, work, bound_s)
 
     async def _stub(self, endpoint: str) -> Any:
         """Return the stub of a channel; to make one costs a tenth of a call."""
@@ -277,12 +295,19 @@ class CoordinatorClient:
         """Call once. Raises TidemarkError, also for a response with a code of RETRIED."""
         if not endpoint:
             raise _no_owner()
-        rpc = getattr(await self._stub(endpoint), method)
-        request_id = REQUEST_ID.get()
-        metadata = ((_REQUEST_ID_METADATA, request_id),) if request_id else None
-        try:
+        stub, streams = await self._stub(endpoint), self._streams.get(method)
+
+        async def call() -> Any:
+            request_id = REQUEST_ID.get()
+            metadata = ((_REQUEST_ID_METADATA, request_id),) if request_id else None
             with call_failures(endpoint):
-                response = await rpc(request, timeout=timeout_s, metadata=metadata)
+                return await getattr(stub, method)(request, timeout=timeout_s, metadata=metadata)
+
+        try:
+            if streams is None:
+                response = await call()
+            else:
+                response = await streams.exchange(endpoint, stub, request, call)
         except CallFailedError as failure:
             words = f"{method} at {failure}"
             code = _CODES.get(failure.status, ErrorCode.UNKNOWN_SERVER_ERROR)

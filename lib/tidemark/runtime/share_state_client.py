@@ -5,7 +5,7 @@ made twice; writes allow for that, because a state's start offset and delivery c
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from tidemark_wire.v1 import share_pb2_grpc
 
@@ -25,6 +25,9 @@ from tidemark.runtime import share_state_wire as wire
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.coordinator_client import CoordinatorClient, ImageDirectory
 from tidemark.runtime.metadata_cache import MetadataCache
+
+_STREAMS: Final = {"WriteStates": "StreamWrites"}
+"""Every acknowledgement waits for a write."""
 
 
 class _OfSharePartition(Protocol):
@@ -99,7 +102,8 @@ def share_coordinators(
 ) -> CoordinatorClient:
     """Return a client of the share-coordinators that the metadata shows."""
     stub: Callable[[Any], Any] = share_pb2_grpc.ShareCoordinatorStub
-    return CoordinatorClient(ImageDirectory(metadata, SHARE), channels, stub, dice=dice)
+    directory = ImageDirectory(metadata, SHARE)
+    return CoordinatorClient(directory, channels, stub, streams=_STREAMS, dice=dice)
 
 
 async def _answered(

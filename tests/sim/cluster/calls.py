@@ -207,6 +207,10 @@ class StreamCall:
         is_broken = self._wire is not None and self._wire.is_broken(self._method.client)
         return self._is_cancelled or is_broken
 
+    async def code(self) -> grpc.StatusCode:
+        """Return the status of a stream that has ended."""
+        return grpc.StatusCode.UNAVAILABLE
+
     async def wait_for_connection(self) -> None:
         """Wait until the server is reached. Raises AioRpcError."""
         if self._wire is None:

@@ -155,10 +155,13 @@ class SimChannelPool(ChannelPool):
         super().__init__()
         self._directory = directory
         self._host = host
+        self._opened: dict[str, SimChannel] = {}
 
     async def channel(self, endpoint: str) -> Any:
-        """Return a new channel: channels have no state."""
-        return SimChannel(self._directory, self._host, endpoint)
+        """Return the channel to a host: streams are kept for as long as it is the same one."""
+        if endpoint not in self._opened:
+            self._opened[endpoint] = SimChannel(self._directory, self._host, endpoint)
+        return self._opened[endpoint]
 
 
 class SimChannel:

@@ -89,6 +89,8 @@ class CoordinatorNode(Generic[LifeT]):
             on_dropped=self.dropped,
             dice=dice,
         )
+        self.drained = asyncio.Event()
+        """Set once this replica answers no further requests: streams that are kept end."""
         self._ready = asyncio.Event()
         self._is_stopping = False
         self._session: Membership | None = None
@@ -136,6 +138,7 @@ class CoordinatorNode(Generic[LifeT]):
                 await stop.wait()
                 self._is_stopping = True
                 await self._drain()
+                self.drained.set()
                 for duty in duties:
                     duty.cancel()
         finally:

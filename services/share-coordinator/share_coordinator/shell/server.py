@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import Final
 
+from tidemark.runtime.coordinator.calls import Context
 from tidemark.runtime.coordinator.server import CountedService
 from tidemark.runtime.server import GrpcServer, MakeGrpcServer, make_grpc_server
 from tidemark_wire.v1 import share_pb2 as pb
 from tidemark_wire.v1 import share_pb2_grpc
 
 from share_coordinator.shell.node import ShareCoordinatorNode
+from share_coordinator.shell.rpc import stream_writes
 from share_coordinator.shell.rpc.table import HANDLERS
 
 add_service: Callable[[object, object], None] = (
@@ -18,10 +20,17 @@ SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["ShareCoordinator"].full_na
 
 
 class ShareCoordinatorService(CountedService):
-    """Service with a method for each handler of the table, by its name on the wire."""
+    """Service with a method for each handler of the table, by its name on the wire, and streams."""
+
+    WriteStates: stream_writes.Write
 
     def __init__(self, node: ShareCoordinatorNode) -> None:
         super().__init__(node, HANDLERS)
+        self._drained = node.drained
+
+    async def StreamWrites(self, _requests: object, context: Context) -> None:  # noqa: N802
+        """Answer the writes of one stream. Each counts as one of WriteStates."""
+        await stream_writes.handle(self.WriteStates, context, self._drained)
 
 
 def make_server(

@@ -1,7 +1,8 @@
+import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc.aio
 from tidemark.model.errors import ErrorCode
@@ -32,11 +33,12 @@ from tidemark.runtime.share_state_client import ShareStateClient, share_coordina
 from tidemark_wire.v1 import share_pb2 as pb
 from tidemark_wire.v1 import share_pb2_grpc
 from virtual_time import run_skipping
-from waiting import PATIENCE_S, patience
+from waiting import PATIENCE_S, patience, until
 
 G = "jobs"
 KEY = SharePartitionKey(G, TopicId(b"t" * 16), 3)
 EPOCH = LeaderEpoch(2)
+StatesT = TypeVar("StatesT", bound="OneState")
 BATCH = StateBatch(Offset(5), Offset(7), DeliveryState.ACKNOWLEDGED, 1)
 WRITE = WriteState(KEY, StateEpoch(4), EPOCH, Offset(5), (BATCH,))
 
@@ -74,6 +76,34 @@ class OneState(share_pb2_grpc.ShareCoordinatorServicer):
         )
 
 
+class Streaming(OneState):
+    """Answers writes on streams as well; ``ends_after`` is the number of writes of a stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams = self.calls = 0
+        self.ends_after = 1_000
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.ended = 0
+
+    async def WriteStates(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.calls += 1
+        return await super().WriteStates(request, context)
+
+    async def StreamWrites(self, requests: Any, context: Any) -> None:  # noqa: N802
+        self.streams += 1
+        try:
+            for _ in range(self.ends_after):
+                request = await context.read()
+                if request is grpc.aio.EOF:  # type: ignore[attr-defined]  # the stubs lack it
+                    return
+                await self.may_answer.wait()
+                await context.write(await super().WriteStates(request, context))
+        finally:
+            self.ended += 1
+
+
 def image_of(endpoint: str) -> ClusterImage:
     one = CoordinatorImage(SHARE, 1, b"", endpoint)
     return ClusterImage(
@@ -84,8 +114,8 @@ def image_of(endpoint: str) -> ClusterImage:
 
 
 @asynccontextmanager
-async def world() -> AsyncIterator[tuple[OneState, ShareStateClient]]:
-    server, channels, states = grpc.aio.server(), ChannelPool(), OneState()
+async def world(states: StatesT) -> AsyncIterator[tuple[StatesT, ShareStateClient]]:
+    server, channels = grpc.aio.server(), ChannelPool()
     share_pb2_grpc.add_ShareCoordinatorServicer_to_server(states, server)
     endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
@@ -99,7 +129,15 @@ async def world() -> AsyncIterator[tuple[OneState, ShareStateClient]]:
 
 def run(scenario: Callable[[OneState, ShareStateClient], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with world() as (states, client), patience():
+        async with world(OneState()) as (states, client), patience():
+            await scenario(states, client)
+
+    run_skipping(main())
+
+
+def run_streaming(scenario: Callable[[Streaming, ShareStateClient], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with world(Streaming()) as (states, client), patience():
             await scenario(states, client)
 
     run_skipping(main())
@@ -149,3 +187,62 @@ def test_no_coordinator_is_an_answer_and_no_exception() -> None:
         await channels.close()
 
     run_skipping(scenario())
+
+
+# -- writes on a stream that is kept; OneState is of a release that has calls only
+
+
+def test_writes_share_a_stream() -> None:
+    async def scenario(states: Streaming, client: ShareStateClient) -> None:
+        for _ in range(3):
+            assert await client.write(G, [WRITE], PATIENCE_S) == [StateResult(KEY, ErrorCode.NONE)]
+        assert (states.streams, states.calls) == (1, 0)
+
+    run_streaming(scenario)
+
+
+def test_a_write_waits_for_no_other() -> None:
+    async def scenario(states: Streaming, client: ShareStateClient) -> None:
+        states.may_answer.clear()
+        async with asyncio.TaskGroup() as writes:
+            made = [writes.create_task(client.write(G, [WRITE], PATIENCE_S)) for _ in range(3)]
+            await until(lambda: states.streams == len(made), "a stream each")
+            states.may_answer.set()
+        assert [one.result()[0].error_code for one in made] == [ErrorCode.NONE] * 3
+
+    run_streaming(scenario)
+
+
+def test_a_stream_that_has_ended_is_replaced() -> None:
+    async def scenario(states: Streaming, client: ShareStateClient) -> None:
+        states.ends_after, writes = 1, 5
+        for _ in range(writes):
+            (result,) = await client.write(G, [WRITE], PATIENCE_S)
+            assert result.error_code is ErrorCode.NONE
+            await until(lambda: states.ended == states.streams, "its end")
+        assert states.streams + states.calls >= writes
+
+    run_streaming(scenario)
+
+
+def test_a_coordinator_that_loads_is_asked_again_on_the_stream() -> None:
+    async def scenario(states: Streaming, client: ShareStateClient) -> None:
+        states.codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR]
+        (result,) = await client.write(G, [WRITE], PATIENCE_S)
+        assert (result.error_code, states.streams) == (ErrorCode.NONE, 1)
+
+    run_streaming(scenario)
+
+
+def test_a_late_answer_is_not_taken_for_that_of_the_next_write() -> None:
+    async def scenario(states: Streaming, client: ShareStateClient) -> None:
+        states.may_answer.clear()
+        (result,) = await client.write(G, [WRITE], 0.7)
+        assert result.error_code is ErrorCode.REQUEST_TIMED_OUT
+        await until(lambda: states.ended == 1, "the end of its stream")
+        states.may_answer.set()
+        states.codes = [ErrorCode.INVALID_REQUEST]
+        (result,) = await client.write(G, [WRITE], PATIENCE_S)
+        assert (result.error_code, states.streams) == (ErrorCode.INVALID_REQUEST, 2)
+
+    run_streaming(scenario)

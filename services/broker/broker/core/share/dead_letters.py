@@ -162,7 +162,8 @@ class DeadLetters:
         """Return True if an attempt may begin."""
         if self.attempt is not None or self._share.phase is not Phase.ACTIVE:
             return False
-        self._refill()
+        if self._due or self._blocked or self._share.has_new_letters:
+            self._refill()
         return self._has_work and now >= self._retry_at
 
     @property
@@ -174,7 +175,7 @@ class DeadLetters:
 
     def next_deadline(self) -> InstantMs | None:
         """Time of the next attempt, after a failure; None: nothing waits for it."""
-        if self.attempt is not None or not self._has_work or self._retry_at == _READY:
+        if self._retry_at == _READY or self.attempt is not None or not self._has_work:
             return None
         return self._retry_at
 

@@ -9,6 +9,13 @@ from tidemark.model.ids import InstantMs
 Key = TypeVar("Key", bound=Hashable)
 
 
+def earlier(one: InstantMs | None, other: InstantMs | None) -> InstantMs | None:
+    """Return the first of two deadlines; None is never."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
 class Deadlines(Generic[Key]):
     """A heap with entries that may be out of date.
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from tidemark.model.ids import InstantMs, Offset
 
+from broker.core.share.deadlines import earlier
 from broker.core.share.window import Lock
 
 _PRUNED_FROM: Final = 64
@@ -40,6 +41,12 @@ class LockTimers:
         """Watch a released record until it is to be delivered again."""
         heapq.heappush(self._delays, (ready_at, offset))
 
+    def is_due(self, now: InstantMs) -> bool:
+        """Return True if the time of an entry has come."""
+        if self._locks and self._locks[0][0] <= now:
+            return True
+        return bool(self._delays) and self._delays[0][0] <= now
+
     def ended(self, now: InstantMs) -> list[Lock]:
         """Locks that end now, and hold something."""
         ended: list[Lock] = []
@@ -64,5 +71,5 @@ class LockTimers:
             if lock.records and not lock.is_over:
                 break
             heapq.heappop(self._locks)
-        firsts = [heap[0][0] for heap in (self._locks, self._delays) if heap]
-        return min(firsts, default=None)
+        locks_due = self._locks[0][0] if self._locks else None
+        return earlier(locks_due, self._delays[0][0] if self._delays else None)

@@ -10,7 +10,7 @@ A session belongs to one connection and ends with it. Sessions are not evicted: 
 because another member arrives.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tidemark.model.errors import ErrorCode
@@ -39,8 +39,8 @@ class SessionRequest(NamedTuple):
     key: SessionKey
     epoch: int
     connection: Hashable
-    added: tuple[PartitionKey, ...] = ()
-    forgotten: tuple[PartitionKey, ...] = ()
+    added: Sequence[PartitionKey] = ()
+    forgotten: Sequence[PartitionKey] = ()
     has_acknowledgements: bool = False
 
 

@@ -42,6 +42,7 @@ from broker.core.share.acquisition import (
     learn_pending,
 )
 from broker.core.share.answers import MAY_PASS, NOT_READY, OVERTAKEN_BY, Settled, client_error
+from broker.core.share.deadlines import earlier
 from broker.core.share.holds import (
     belongs_to,
     check_locks,
@@ -166,7 +167,7 @@ class SharePartition:
         """Begin the next write; None if there is nothing to write, or a write is under way. Call
         it once at the end of a turn.
         """
-        if not self.is_write_due(now):
+        if not self._writes.is_due(now):
             return None
         return self._writes.begin(self._owner(), self.window)
 
@@ -412,6 +413,8 @@ class SharePartition:
 
     def tick(self, now: InstantMs) -> None:
         """End the locks and delays whose time has come."""
+        if not self._timers.is_due(now):
+            return
         for lock in self._timers.ended(now):
             self._end(lock)
         ready = self._timers.ready(now)
@@ -425,8 +428,7 @@ class SharePartition:
 
     def next_deadline(self) -> InstantMs | None:
         """Time of the next call of ``tick`` and ``next_write``; None: nothing waits for time."""
-        dues = (self._timers.next_deadline(), self._writes.next_deadline())
-        return min((due for due in dues if due is not None), default=None)
+        return earlier(self._timers.next_deadline(), self._writes.next_deadline())
 
     @property
     def is_idle(self) -> bool:
@@ -445,6 +447,11 @@ class SharePartition:
         return is_woken
 
     # -- dead letters
+
+    @property
+    def has_new_letters(self) -> bool:
+        """True if there are dead letters to take."""
+        return bool(self._dead_letters)
 
     def take_dead_letters(self) -> list[Span]:
         """Records to be copied to the dead-letter queue; each is named once. Their state is

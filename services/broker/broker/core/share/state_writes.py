@@ -84,13 +84,19 @@ class StateWrites:
 
     def is_due(self, now: InstantMs) -> bool:
         """Return True if a write may begin."""
-        if self.under_way is not None or self.next.is_empty:
+        if self.under_way is not None:
             return False
-        return bool(self.next.moved) or self.retry_at is None or self.retry_at <= now
+        if self.next.moved:
+            return True
+        if self.next.is_empty:
+            return False
+        return self.retry_at is None or self.retry_at <= now
 
     def next_deadline(self) -> InstantMs | None:
         """Time of the next attempt after a failure; None if nothing waits for it."""
-        if self.under_way is not None or self.next.is_empty or self.next.moved:
+        if self.retry_at is None or self.under_way is not None:
+            return None
+        if self.next.moved or self.next.is_empty:
             return None
         return self.retry_at
 

@@ -2,8 +2,9 @@
 
 One call of a group is under way at a time. Its shard appends one batch at a time too, so that a
 second call would only wait there. What changes meanwhile is gathered for the next call. That begins
-at once where one request at a time arrives. Where several do, it waits a moment for those that took
-part in the last one: their members have just been answered, and acknowledge again.
+at once where one request at a time arrives. Where several do, it waits for those that took part in
+the last one, as long as they keep coming: their members have just been answered, and acknowledge
+again once they have received what they were answered with.
 """
 
 from typing import Final
@@ -11,7 +12,11 @@ from typing import Final
 from tidemark.model.ids import InstantMs
 
 LINGER_MS: Final = 5
-"""Bound on the wait after a call. Kafka's share.coordinator.append.linger.ms has the same value."""
+"""Bound on the wait for the next request. Kafka's share.coordinator.append.linger.ms has the same
+value.
+"""
+GATHERING_MS_MAX: Final = 20
+"""Bound on the wait of a request for others, once no call is under way."""
 
 
 class WriteGate:
@@ -25,12 +30,18 @@ class WriteGate:
         self._expected = 0
         """Requests that the next call waits for."""
         self._linger_until = InstantMs(0)
+        self._gather_until = InstantMs(0)
 
-    def acknowledged(self, request: object) -> None:
+    def acknowledged(self, request: object, now: InstantMs) -> None:
         """Count a request that waits for a write, once for all of its share-partitions."""
-        if request is not self._last:
-            self._last = request
-            self._waiting += 1
+        if request is self._last:
+            return
+        self._last = request
+        if now < self._linger_until:
+            if not self._waiting:
+                self._gather_until = InstantMs(now + GATHERING_MS_MAX)
+            self._linger_until = InstantMs(min(now + LINGER_MS, self._gather_until))
+        self._waiting += 1
 
     def may_begin(self, now: InstantMs) -> bool:
         """Return True if a call may begin."""
@@ -56,6 +67,7 @@ class WriteGate:
         together = self._expected + self._waiting
         self._expected = together if together > 1 else 0
         self._linger_until = InstantMs(now + LINGER_MS)
+        self._gather_until = InstantMs(now + GATHERING_MS_MAX)
 
     def is_idle(self, now: InstantMs) -> bool:
         """Return True if a new gate would do the same."""

@@ -49,11 +49,8 @@ class Fetched(NamedTuple):
     answer: Answer
     acquired: list[AcquiredRecords]
     slices: tuple[LogSlice, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of the records."""
-        return sum(one.length for one in self.slices)
+    size_bytes: int = 0
+    """Size of the records."""
 
 
 NOTHING: Final = Fetched(DONE, [], ())
@@ -93,23 +90,26 @@ def _session(
     assert request.group_id is not None, "it was checked"
     assert request.member_id is not None, "it was checked"
     is_final = request.session_epoch == FINAL_EPOCH
+    added: list[PartitionKey] = []
+    has_acknowledgements = False
+    for topic_id, partitions in request.topics:
+        for partition, batches in partitions:
+            if batches:
+                has_acknowledgements = True
+            if not (is_final and batches):
+                added.append((TopicId(topic_id), partition))
     return parts.shares.sessions.fetch(
         SessionRequest(
             SessionKey(request.group_id, request.member_id),
             request.session_epoch,
             connection,
-            tuple(
-                (TopicId(topic_id), one.partition)
-                for topic_id, partitions in request.topics
-                for one in partitions
-                if not (is_final and one.batches)
-            ),
-            tuple(
+            added,
+            [
                 (TopicId(topic_id), partition)
                 for topic_id, partitions in request.forgotten
                 for partition in partitions
-            ),
-            any(one.batches for _, partitions in request.topics for one in partitions),
+            ],
+            has_acknowledgements,
         )
     )
 
@@ -204,7 +204,7 @@ class ShareFetch:
             found = self._serve(turn, now)
             if found is not NOTHING:
                 self._found[turn.key] = found
-            records = sum(last - first + 1 for first, last, _ in found.acquired)
+            records = sum([last - first + 1 for first, last, _ in found.acquired])
             plan.gave(records, found.size_bytes)
         session.served(plan.served)
         return bool(self._found) or is_due
@@ -262,9 +262,10 @@ class ShareFetch:
             acquired = held.share.acquire(read.log, wanted, now)
             shares.turns.touch(held)
             if acquired:
-                found = Fetched(DONE, acquired, read.slices_of(acquired))
-                held.hosted.counters.bytes_out += found.size_bytes
-                return found
+                slices = read.slices_of(acquired)
+                size_bytes = sum([one.length for one in slices])
+                held.hosted.counters.bytes_out += size_bytes
+                return Fetched(DONE, acquired, slices, size_bytes)
             before, plan = plan, held.share.plan_read(now, member)
             if plan == before:
                 return NOTHING
@@ -345,7 +346,7 @@ class ShareFetch:
                 found.size_bytes,
             )
             topics.setdefault(key[0], []).append((result, found))
-        size_bytes = sum(found.size_bytes for found in self._found.values())
+        size_bytes = sum([found.size_bytes for found in self._found.values()])
         pieces = write_share_fetch_response_parts(
             throttle_time_ms=self._throttle(size_bytes),
             lock_ms=parts.shares.config_of(self._session.key.group_id).record_lock_duration_ms,

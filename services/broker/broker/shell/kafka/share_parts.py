@@ -75,7 +75,7 @@ def acknowledge(
     applied = 0
     for key, read in _by_partition(topics).items():
         refused = topic_refused(parts, connection, key[0])
-        count = sum(max(1, len(one.types)) for one in read)
+        count = sum([max(1, len(one.types)) for one in read])
         wrong = Answer(refused) if refused is not None else refused_count(count, applied)
         batches = () if wrong is not None else _batches(read)
         wrong = wrong or refused_types(batches, version)
@@ -89,8 +89,10 @@ def acknowledge(
 
 def _batches(read: Sequence[AcknowledgedBatch]) -> tuple[AcknowledgementBatch, ...]:
     return tuple(
-        AcknowledgementBatch(Offset(first), Offset(last), types, delay_ms, is_unseen)
-        for first, last, types, delay_ms, is_unseen in read
+        [
+            AcknowledgementBatch(Offset(first), Offset(last), types, delay_ms, is_unseen)
+            for first, last, types, delay_ms, is_unseen in read
+        ]
     )
 
 

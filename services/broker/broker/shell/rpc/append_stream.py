@@ -10,6 +10,7 @@ from tidemark.codec.record_batch import iterate_headers
 from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.inbox import Inbox
+from tidemark.runtime.streams import END_OF_STREAM, StreamContext, receive, send
 from tidemark_wire.v1 import partition_store_pb2
 
 from broker.core.commit_wait import CommitWait
@@ -22,7 +23,7 @@ from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.owned_append import append_owned
-from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, receive, send
+from broker.shell.rpc.streams import Caller
 from broker.shell.transactions.txn_verifier import TxnVerifier
 from broker.shell.transactions.verified_append import VerifiedAppend
 from broker.shell.wire_mapping import AppendCommand, read_append

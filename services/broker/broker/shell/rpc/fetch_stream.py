@@ -9,6 +9,7 @@ from typing import Final
 
 from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.runtime.streams import END_OF_STREAM, StreamContext, receive, send
 from tidemark.storage.disk import DiskError
 from tidemark_wire.v1 import partition_store_pb2
 
@@ -20,7 +21,7 @@ from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.reader import PartitionReader
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.rpc.byte_budget import ByteBudget
-from broker.shell.rpc.streams import END_OF_STREAM, Caller, StreamContext, receive, send
+from broker.shell.rpc.streams import Caller
 from broker.shell.wire_mapping import FetchCommand, read_fetch
 
 log = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import grpc.aio
+from tidemark.runtime.streams import until_gone
 from tidemark_wire.v1 import partition_store_pb2, partition_store_pb2_grpc
 
 from broker.shell.partitions.record_deletion import RecordDeletion
@@ -15,7 +16,7 @@ from broker.shell.rpc.descriptions import Descriptions
 from broker.shell.rpc.fetch_stream import FetchStream, FetchStreamParts
 from broker.shell.rpc.offset_queries import OffsetQueries
 from broker.shell.rpc.record_deletion import delete_records
-from broker.shell.rpc.streams import caller_of, until_gone
+from broker.shell.rpc.streams import caller_of
 
 SERVICE_NAME: Final = "tidemark_wire.v1.PartitionStore"
 

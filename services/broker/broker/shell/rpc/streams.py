@@ -1,23 +1,11 @@
-"""Common parts of PartitionStore's streams: the caller, the end of a stream, and the part of gRPC's
-context that they use.
-"""
+"""Caller of PartitionStore's streams."""
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import grpc.aio
 from tidemark.model.authorization import Requester
 from tidemark.runtime.peers import PEER, host_of
 from tidemark.runtime.telemetry import REQUEST_ID
-
-END_OF_STREAM: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
-
-
-class PeerGoneError(Exception):
-    """The peer cancelled, its connection is gone, or this server has stopped: no answer can be
-    sent.
-    """
 
 
 class Caller(NamedTuple):
@@ -28,57 +16,7 @@ class Caller(NamedTuple):
     request_id: str
 
 
-class StreamContext(Protocol):
-    """Stream of one RPC. Reads return END_OF_STREAM after the last request; a write waits until the
-    peer takes more.
-    """
-
-    async def read(self) -> Any:
-        """Return the next request."""
-
-    async def write(self, message: Any) -> None:
-        """Send one answer. At most one write at a time."""
-
-
 def caller_of(context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:
     """Return the caller, from the RPC's context."""
     peer = context.peer()
     return Caller(Requester(PEER.get(), host_of(peer)), peer, REQUEST_ID.get())
-
-
-async def receive(context: StreamContext) -> Any:
-    """Return the next request, or END_OF_STREAM. Raises PeerGoneError.
-
-    gRPC reports a stopped server to a reading handler as an error of a private kind.
-    """
-    try:
-        return await context.read()
-    except grpc.aio.UsageError:
-        raise
-    except grpc.aio.BaseError as failure:
-        raise PeerGoneError from failure
-
-
-async def send(context: StreamContext, message: Any) -> None:
-    """Write one answer. Raises PeerGoneError.
-
-    gRPC reports a peer that is gone to a writing handler as an internal error, if the write comes
-    before the handler's cancellation.
-    """
-    try:
-        await context.write(message)
-    except grpc.aio.InternalError as failure:
-        raise PeerGoneError from failure
-
-
-async def until_gone(run: Coroutine[Any, Any, None]) -> None:
-    """Run a stream to its end. A peer that is gone ends it as the cancellation does that
-    follows.
-    """
-    try:
-        await run
-    except* PeerGoneError:
-        pass
-    else:
-        return
-    raise asyncio.CancelledError

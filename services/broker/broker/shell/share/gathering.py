@@ -16,12 +16,12 @@ class Gathering:
     def __len__(self) -> int:
         return len(self._gates)
 
-    def acknowledged(self, group_id: str, request: object) -> None:
+    def acknowledged(self, group_id: str, request: object, now: InstantMs) -> None:
         """Note a request that waits for a write of its group."""
         gate = self._gates.get(group_id)
         if gate is None:
             gate = self._gates[group_id] = WriteGate()
-        gate.acknowledged(request)
+        gate.acknowledged(request, now)
 
     def is_open(self, group_id: str, now: InstantMs) -> bool:
         """Return True if a write of the group may begin."""
@@ -56,13 +56,16 @@ class Gathering:
 
     def deadline(self, held: HeldShare, due: InstantMs | None, now: InstantMs) -> InstantMs | None:
         """Return the deadline of a share-partition, whose own one is ``due``. While it is held back
-        a write that is due is no reason to look again.
+        a write that is due is no reason to look again. One of its group waits for all until the
+        next write may begin.
         """
-        if held not in self._held_back.get(held.group_id, ()):
+        held_back = self._held_back.get(held.group_id)
+        if held_back is None or held not in held_back:
             return due
-        opens = self._gates[held.group_id].next_deadline()
-        if opens is not None:
-            return opens
+        if held is next(iter(held_back)):
+            opens = self._gates[held.group_id].next_deadline()
+            if opens is not None:
+                return opens
         return None if due is None else max(due, InstantMs(now + LINGER_MS))
 
     def forget_idle(self, now: InstantMs) -> None:

@@ -1,6 +1,6 @@
 """HeldShare: one share-partition at its leader, with its partition and configuration."""
 
-from tidemark.model.ids import InstantMs, TopicId
+from tidemark.model.ids import InstantMs
 from tidemark.model.share_group_configs import IsolationLevel, ShareGroupConfig
 
 from broker.core.parked import ParkedRequest
@@ -31,13 +31,16 @@ class HeldShare:
 
     __slots__ = (
         "config",
+        "group_id",
         "hosted",
+        "is_committed_only",
         "is_dropped",
         "is_wanted",
         "is_woken",
         "keys",
         "letters",
         "loading",
+        "partition_key",
         "share",
         "watch",
     )
@@ -53,7 +56,9 @@ class HeldShare:
         self.share = share
         self.letters = letters
         self.hosted = hosted
-        self.config = config
+        self.group_id = share.key.group_id
+        self.partition_key: PartitionKey = share.key.topic_id, share.key.partition
+        self.configure(config)
         self.loading = loading
         self.keys = KeyCache()
         """Keys of batches, if its group orders records by key."""
@@ -66,15 +71,11 @@ class HeldShare:
         self.is_dropped = False
         """True once another object may stand for the same share-partition."""
 
-    @property
-    def group_id(self) -> str:
-        """Id of its group."""
-        return self.share.key.group_id
-
-    @property
-    def partition_key(self) -> PartitionKey:
-        """Topic id and number of its partition."""
-        return TopicId(self.hosted.topic_id), self.hosted.topic_partition.partition
+    def configure(self, config: ShareGroupConfig) -> None:
+        """Use another configuration of the group from now on."""
+        self.config = config
+        self.is_committed_only = is_committed_only(config)
+        """True if its group reads committed records only."""
 
     @property
     def is_led(self) -> bool:
@@ -84,14 +85,12 @@ class HeldShare:
         return is_leader and partition.leader_epoch == self.share.leader_epoch
 
     @property
-    def is_committed_only(self) -> bool:
-        """True if its group reads committed records only."""
-        return is_committed_only(self.config)
-
-    @property
     def readable_end(self) -> int:
         """End, exclusive, of the records that its group may read."""
-        return readable_end(self.hosted, self.config)
+        partition = self.hosted.partition
+        if self.is_committed_only:
+            return partition.last_stable
+        return partition.bounds.high_watermark
 
     def problem(self) -> Answer | None:
         """Return the error of a fetch; None if there are records, or may be after a wait."""

@@ -220,12 +220,12 @@ class SharePartitions:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the group has acquired nothing here"
             )
             return
-        slot = answers.expect(key)
+        slot, now = answers.expect(key), self._clock.now_ms()
         answer = held.share.acknowledge(
-            member.member_id, batches, slot, self._clock.now_ms(), transaction=transaction
+            member.member_id, batches, slot, now, transaction=transaction
         )
         if answer is None:
-            self.turns.gathering.acknowledged(member.group_id, answers)
+            self.turns.gathering.acknowledged(member.group_id, answers, now)
         else:
             slot.settle(answer)
         self.turns.touch(held)
@@ -339,7 +339,7 @@ class SharePartitions:
         if settings.is_key_ordered != held.share.settings.is_key_ordered:
             self.drop(held)
             return
-        held.config = config
+        held.configure(config)
         held.share.configure(settings)
         held.letters.retry()
         self.turns.touch(held)

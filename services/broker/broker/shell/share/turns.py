@@ -14,7 +14,7 @@ from tidemark.model.share_state import ReadState, WriteState
 from tidemark.runtime.clock import Clock
 
 from broker.core.parked import WAIT_MS_MAX, Parked
-from broker.core.share.deadlines import Deadlines
+from broker.core.share.deadlines import Deadlines, earlier
 from broker.core.share.fetch_queue import FetchQueue
 from broker.shell.share.gathering import Gathering
 from broker.shell.share.held import HeldShare
@@ -151,8 +151,11 @@ class Turns:
     ) -> dict[str, list[tuple[HeldShare, WriteState]]]:
         """Begin the writes of groups that may write now; hold back the others."""
         writes: dict[str, list[tuple[HeldShare, WriteState]]] = {}
+        is_open: dict[str, bool] = {}
         for held in touched:
-            if not self.gathering.is_open(held.group_id, now):
+            if held.group_id not in is_open:
+                is_open[held.group_id] = self.gathering.is_open(held.group_id, now)
+            if not is_open[held.group_id]:
                 if held.share.is_write_due(now):
                     self.gathering.hold_back(held)
             elif (write := held.share.next_write(now)) is not None:
@@ -175,6 +178,8 @@ class Turns:
 
     def _look_again(self, held: HeldShare, now: InstantMs) -> None:
         """Let fetches that wait take what there is, in the order of their arrival."""
+        if not self.queue.has(held):
+            return
         for fetch in self.queue.waiting(held):
             if held.may_have_records(fetch.member_id, now):
                 fetch.look_again()
@@ -186,10 +191,10 @@ class Turns:
     def _deadline(self, held: HeldShare) -> InstantMs | None:
         if held.is_dropped:
             return None
-        dues = [held.share.next_deadline(), held.letters.next_deadline()]
+        due = earlier(held.share.next_deadline(), held.letters.next_deadline())
         if self.queue.has(held):
-            dues.append(held.loading.next_deadline(held.share.phase))
-        return min((due for due in dues if due is not None), default=None)
+            due = earlier(due, held.loading.next_deadline(held.share.phase))
+        return due
 
     def _arm(self) -> None:
         """Set the timer to the first deadline."""

@@ -1,6 +1,6 @@
 """Acknowledgements of several members are gathered; one at a time never waits."""
 
-from broker.core.share.write_gate import LINGER_MS, WriteGate
+from broker.core.share.write_gate import GATHERING_MS_MAX, LINGER_MS, WriteGate
 from hypothesis import given
 from hypothesis import strategies as st
 from tidemark.model.ids import InstantMs
@@ -14,12 +14,12 @@ def at(ms: int) -> InstantMs:
 def written(gate: WriteGate, *requests: object, now: int = 0, during: int = 0) -> WriteGate:
     """A call for these requests, with others that come meanwhile; it ends at ``now``."""
     for one in requests:
-        gate.acknowledged(one)
+        gate.acknowledged(one, at(now))
     assert gate.may_begin(at(now))
     gate.began()
     for number in range(during):
         assert not gate.may_begin(at(now + LINGER_MS))
-        gate.acknowledged(("during", number))
+        gate.acknowledged(("during", number), at(now))
     gate.ended(at(now))
     return gate
 
@@ -34,14 +34,32 @@ def test_one_request_at_a_time_never_waits() -> None:
 def test_a_call_waits_for_those_that_took_part_in_the_last_one() -> None:
     gate = written(WriteGate(), "a", during=2)
     assert not gate.may_begin(at(LINGER_MS - 1))
-    gate.acknowledged("a")
+    gate.acknowledged("a", at(0))
     assert gate.may_begin(at(0))
 
 
-def test_it_waits_for_a_bounded_time() -> None:
-    gate = written(WriteGate(), "a", "b", now=7)
-    gate.acknowledged("a")
+def test_it_waits_no_longer_once_none_has_come_for_a_while() -> None:
+    gate = written(WriteGate(), "a", "b", "c", now=7)
     assert gate.next_deadline() == 7 + LINGER_MS
+    gate.acknowledged("b", at(9))
+    assert not gate.may_begin(at(7 + LINGER_MS))
+    assert gate.next_deadline() == 9 + LINGER_MS
+    assert gate.may_begin(at(9 + LINGER_MS))
+
+
+def test_it_waits_for_a_bounded_time_while_others_keep_coming() -> None:
+    gate = written(WriteGate(), *range(99), now=7)
+    first = 7 + LINGER_MS - 1
+    for number, now in enumerate(range(first, first + GATHERING_MS_MAX, LINGER_MS - 1)):
+        assert not gate.may_begin(at(now))
+        gate.acknowledged(number, at(now))
+    assert gate.next_deadline() == first + GATHERING_MS_MAX
+    assert gate.may_begin(at(first + GATHERING_MS_MAX))
+
+
+def test_a_request_that_comes_later_than_that_does_not_wait() -> None:
+    gate = written(WriteGate(), "a", "b", now=7)
+    gate.acknowledged("c", at(7 + LINGER_MS))
     assert gate.may_begin(at(7 + LINGER_MS))
 
 
@@ -57,7 +75,7 @@ def test_a_call_that_waited_in_vain_is_waited_for_no_longer() -> None:
 def test_a_gate_is_idle_once_nothing_tells_it_from_a_new_one() -> None:
     gate = written(WriteGate(), "a", "b")
     assert [gate.is_idle(at(ms)) for ms in (0, LINGER_MS)] == [False, True]
-    gate.acknowledged("c")
+    gate.acknowledged("c", at(LINGER_MS))
     assert not gate.is_idle(at(LINGER_MS))
 
 

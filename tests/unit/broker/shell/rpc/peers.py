@@ -7,8 +7,9 @@ from typing import Any
 from broker.shell.rpc.append_stream import AppendParts
 from broker.shell.rpc.fetch_stream import FetchStreamParts
 from broker.shell.rpc.offset_queries import OffsetQueries
-from broker.shell.rpc.streams import END_OF_STREAM, Caller
+from broker.shell.rpc.streams import Caller
 from tidemark.model.authorization import Requester
+from tidemark.runtime.streams import END_OF_STREAM
 from tidemark_wire.v1 import common_pb2
 from unit.broker.shell.broker_parts import BrokerParts
 

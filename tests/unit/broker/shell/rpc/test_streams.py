@@ -9,11 +9,11 @@ import pytest
 from broker.shell.rpc.append_stream import APPENDS_IN_FLIGHT_MAX, AppendStream
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.fetch_stream import FetchStream
-from broker.shell.rpc.streams import until_gone
 from tidemark.codec.record_batch import iterate_headers, read_header
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
+from tidemark.runtime.streams import until_gone
 from tidemark_wire.v1 import partition_store_pb2
 from unit.broker.shell.broker_parts import BrokerParts
 from unit.broker.shell.conftest import MakeNode
