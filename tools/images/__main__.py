@@ -5,8 +5,8 @@
     build/images/spark.tar        Spark with Tidemark's data source and jobs
 
 The same sources and lock files (``debian.lock`` here, ``requirements/*.txt``) give the same bytes.
-The hot modules of the services are compiled, so that the bytes of their image also depend on gcc;
-not with ``--pure``.
+The hot modules of the services are compiled, and modules of wheels stripped, so that the bytes also
+depend on gcc and binutils; not with ``--pure``.
 """
 
 import argparse
@@ -150,6 +150,8 @@ class Builder:
         root = rootfs.new_root(self._work / name)
         installed = rootfs.install_wheels(root, rootfs.ROOT / "requirements" / lock, only=only)
         if name not in self._layers:
+            if self._compiled:
+                compiling.strip_wheels(root / rootfs.SITE)
             self._compile(root, [rootfs.SITE])
             self._write(name, root)
         return installed
@@ -223,7 +225,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--pure",
         action="store_true",
-        help="services without compiled modules: needs no gcc, and the bytes depend on no compiler",
+        help="compile nothing: needs no gcc, and the bytes depend on no compiler",
     )
     options = parser.parse_args(argv)
     try:
@@ -231,8 +233,11 @@ def main(argv: Sequence[str]) -> int:
             debian.write_lock(resolve(Archive(options.output / "debs")))
         packages = debian.read_lock()
         build(options.names or NAMES, options.output, packages, compiled=not options.pure)
-    except (PackageError, BuildError) as error:
+    except PackageError as error:
         print(f"images: {error}", file=sys.stderr)
+        return 1
+    except BuildError as error:
+        print(f"images: {error}\nwith --pure nothing is compiled", file=sys.stderr)
         return 1
     return 0
 

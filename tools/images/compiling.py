@@ -1,4 +1,7 @@
-"""The compiled build in the image of the services: made by the image's Python, for it."""
+"""The compiled build in the image of the services: made by the image's Python, for it.
+
+Names and data for debuggers are left out, so that the image is no larger than an interpreted one.
+"""
 
 import os
 import subprocess
@@ -15,6 +18,8 @@ _MYPYC: Final = (
     *("setuptools", "grpc-stubs", "types-protobuf"),
 )
 """What compiles, of requirements/dev.txt: mypyc and the types that it checks with."""
+_UNSTRIPPED: Final = ("lz4", "uvloop", "zstandard")
+"""Wheels whose modules are data for debuggers by nine tenths."""
 _LOADED: Final = "import broker.core.partition; from tidemark.runtime.build import build_text"
 
 
@@ -32,9 +37,23 @@ def add_compiled(root: Path, work: Path, headers: Sequence[Path]) -> None:
         if not target.parent.is_dir():
             continue  # a package that the image does not have
         # Half of a module is names of static functions, which only a profiler wants.
-        subprocess.run(["strip", "--strip-unneeded", "-o", target, module], check=True)
+        _strip(module, target)
         target.chmod(0o644)
     _check(python, root.absolute() / rootfs.CODE, work / "wheels" / rootfs.SITE)
+
+
+def strip_wheels(site: Path) -> None:
+    """Drop the data for debuggers from the wheels in ``site``. Raises BuildError."""
+    for name in _UNSTRIPPED:
+        for module in sorted((site / name).rglob("*.so")):
+            _strip(module, module)
+
+
+def _strip(module: Path, target: Path) -> None:
+    try:
+        subprocess.run(["strip", "--strip-unneeded", "-o", target, module], check=True)
+    except FileNotFoundError:
+        raise BuildError("no strip: apt-get install binutils") from None
 
 
 def _interpreter(work: Path, headers: Sequence[Path]) -> Interpreter:
@@ -67,5 +86,5 @@ def _check(python: Interpreter, code: Path, wheels: Path) -> None:
     if ran.returncode or not ran.stdout.startswith("compiled"):
         raise BuildError(
             f"the image's Python does not load the compiled modules: {ran.stdout}{ran.stderr}\n"
-            "build on a machine whose C library is not newer than Debian 12's, or with --pure"
+            "build on a machine whose C library is not newer than Debian 12's"
         )
