@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 SEED ?=
 SEEDS ?=
 NODES ?=
+PURE ?=
 FIRST ?=
 MINUTES ?=
 TIMES ?=
@@ -120,14 +121,14 @@ compiled: setup ## the same source with its hot modules compiled by mypyc (needs
 	PYTHONPATH=tools $(BIN)/python -m compiled
 
 compiled-test: setup ## end-to-end and chaos tests with the compiled modules: make compiled-test ARGS=-x
-	PYTHONPATH=tools $(BIN)/python -m compiled $(BIN)/pytest -q -n 2 --dist loadfile tests/e2e --ignore=tests/e2e/test_images.py $(ARGS)
+	COMPILED=1 PYTHONPATH=tools $(BIN)/python -m compiled $(BIN)/pytest -q -n 2 --dist loadfile tests/e2e $(ARGS)
 	PYTHONPATH=tools $(BIN)/python -m compiled $(BIN)/pytest -q tests/chaos
 
-images: setup ## container images of the services, ZooKeeper and Spark, as archives in build/images
+images: setup ## container images of the services (compiled: needs gcc), ZooKeeper and Spark: make images ARGS=--pure
 	PYTHONPATH=tools $(BIN)/python -m images $(ARGS)
 
-k8s-up: setup ## start a Kubernetes cluster on this machine, with root and Go: make k8s-up NODES=1
-	PYTHONPATH=tools $(BIN)/python -m images tidemark zookeeper
+k8s-up: setup ## start a Kubernetes cluster on this machine, with root and Go: make k8s-up NODES=1; PURE=1: nothing is compiled
+	PYTHONPATH=tools $(BIN)/python -m images $(if $(PURE),--pure) tidemark zookeeper
 	PYTHONPATH=tools $(BIN)/python -m lab up $(if $(NODES),--nodes $(NODES))
 
 k8s-test: setup ## tests of the chart on the cluster of make k8s-up

@@ -94,7 +94,11 @@ class ShareMember:
         self.version = version
         self.epoch = 0
         self.member_epoch = 0
-        self.topic_id = self.wire.metadata(topic).topics[0].topic_id
+        try:
+            self.topic_id = self.wire.metadata(topic).topics[0].topic_id
+        except BaseException:
+            self.wire.socket.close()  # a broker that ends: nobody else has the connection
+            raise
 
     # -- membership
 

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from e2e.built_images import unpacked
+from e2e.built_images import COMPILED, unpacked
 from images import rootfs
 from images.__main__ import build, resolve
 from images.debian import Archive
@@ -22,6 +22,7 @@ pytestmark = [
 ]
 SERVICES = ("broker", "controller", "txn-coordinator", "share-coordinator")
 MIB = 2**20
+PRINT_MODULE = "import broker.core.partition as module; print(module.__file__)"
 
 
 def run(root: Path, environment: dict[str, str], *argv: str) -> str:
@@ -44,7 +45,7 @@ def run(root: Path, environment: dict[str, str], *argv: str) -> str:
 @pytest.mark.feature("KU27")
 def test_an_image_built_again_elsewhere_has_the_same_bytes(built: Path, tmp_path: Path) -> None:
     shutil.copytree(built / "debs", tmp_path / "debs")
-    build(["tidemark"], tmp_path, resolve(Archive(tmp_path / "debs")))
+    build(["tidemark"], tmp_path, resolve(Archive(tmp_path / "debs")), compiled=COMPILED)
     assert (tmp_path / "tidemark.tar").read_bytes() == (built / "tidemark.tar").read_bytes()
 
 
@@ -55,10 +56,12 @@ def test_the_image_of_the_services_is_small_and_runs_each_without_privileges(
     root = tmp_path / "root"
     environment = unpacked(built / "tidemark.tar", root)
     assert (built / "tidemark.tar").stat().st_size < 200 * MIB
-    for service in SERVICES:
-        said = run(root, environment, f"tidemark-{service}", "--version")
-        release = f"tidemark-{service} {rootfs.release()}"
-        assert said.startswith(f"{release} (interpreted, Python 3.11.")
+    kind = "compiled" if COMPILED else "interpreted"
+    for program in ("tidemark", *(f"tidemark-{service}" for service in SERVICES)):
+        said = run(root, environment, program, "--version")
+        assert said.startswith(f"{program} {rootfs.release()} ({kind}, Python 3.11.")
+    loaded = run(root, environment, "python3", "-c", PRINT_MODULE).strip()
+    assert Path(loaded).suffix == (".so" if COMPILED else ".py")
     assert run(root, environment, "id", "-u") == f"{rootfs.USER}\n"
     assert (root / "data").stat().st_uid == rootfs.USER
     sbom = json.loads((root / "usr/share/tidemark/sbom.cdx.json").read_text())

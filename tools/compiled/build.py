@@ -5,11 +5,15 @@ tree is used by being put first on PYTHONPATH. Trees are kept by the hash of all
 them.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -31,17 +35,37 @@ class BuildError(Exception):
     """A compiled tree could not be made."""
 
 
-def tree() -> Path:
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """Python by which and for which a tree is compiled: an extension module fits one minor release
+    on one platform.
+    """
+
+    name: str
+    """Trees of interpreters with different names are kept apart."""
+    argv: Sequence[str]
+    """Command that runs it, with mypyc."""
+    path: Sequence[Path] = ()
+    """Folders of packages that are not its own: mypyc's, and what the source imports."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+OWN: Final = Interpreter(f"{sys.implementation.cache_tag} {sys.version}", (sys.executable,))
+"""The Python that runs this."""
+
+
+def tree(python: Interpreter = OWN) -> Path:
     """Return the compiled tree of the source as it is, made unless it exists. Raises BuildError."""
-    built = KEPT / key()
-    if not (built / _MADE).exists():
-        _build(built)
+    built = KEPT / key(python)
+    with _one_at_a_time():
+        if not (built / _MADE).exists():
+            _build(built, python)
     return built
 
 
-def key() -> str:
+def key(python: Interpreter = OWN) -> str:
     """Return the hash of the packages, this build and the interpreter."""
-    digest = hashlib.sha256(f"{sys.implementation.cache_tag} {sys.version}".encode())
+    digest = hashlib.sha256(python.name.encode())
     for folder in (*PACKAGES, "tools/compiled"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
@@ -50,7 +74,16 @@ def key() -> str:
     return digest.hexdigest()[:16]
 
 
-def _build(built: Path) -> None:
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Wait for another process that builds: it may make the same tree."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with (KEPT / "lock").open("w", encoding="ascii") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _build(built: Path, python: Interpreter) -> None:
     if shutil.which("gcc") is None and shutil.which("cc") is None:
         raise BuildError("no C compiler: apt-get install gcc libc6-dev")
     scratch = built.with_suffix(".tmp")
@@ -60,9 +93,9 @@ def _build(built: Path) -> None:
         shutil.copytree(ROOT / folder, scratch / Path(folder).name, ignore=ignored)
     files = [str(path.relative_to(scratch)) for path in sources(scratch)]
     print(f"compiling {len(files)} modules into {built}", file=sys.stderr, flush=True)
-    paths = (ROOT / "tools", ROOT / "gen")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
-    argv = (sys.executable, "-m", "compiled.extension", *files)
+    paths = os.pathsep.join(map(str, (ROOT / "tools", ROOT / "gen", *python.path)))
+    environment = {**os.environ, **python.environment, "PYTHONPATH": paths}
+    argv = (*python.argv, "-m", "compiled.extension", *files)
     done = subprocess.run(argv, cwd=scratch, env=environment, stdout=sys.stderr)
     if done.returncode != 0:
         raise BuildError(f"the compiler failed with exit code {done.returncode}; see above")

@@ -4,7 +4,9 @@
     build/images/zookeeper.tar    ZooKeeper, from the jars in PySpark
     build/images/spark.tar        Spark with Tidemark's data source and jobs
 
-The same sources and lock files give the same bytes: ``debian.lock`` here, ``requirements/*.txt``.
+The same sources and lock files (``debian.lock`` here, ``requirements/*.txt``) give the same bytes.
+The hot modules of the services are compiled, and modules of wheels stripped, so that the bytes also
+depend on gcc and binutils; not with ``--pure``.
 """
 
 import argparse
@@ -14,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from compiled.build import BuildError, tree
+from compiled.build import BuildError
 
-from images import debian, rootfs
+from images import compiling, debian, rootfs
 from images.archive import Image, write_archive
 from images.debian import Archive, Package, PackageError
 from images.tree import Layer, write_layer
@@ -47,9 +49,10 @@ class Builder:
         output: Path,
         packages: Sequence[Package],
         archive: Archive,
-        compiled: Path | None = None,
+        *,
+        compiled: bool,
     ) -> None:
-        """``compiled``: the tree whose extension modules the image of the services gets."""
+        """``compiled``: whether the hot modules in the image of the services are compiled."""
         self._compiled = compiled
         self._output = output
         self._work = output / "work"
@@ -61,10 +64,10 @@ class Builder:
         """Return the image of the services: one, since they share all but a hundredth of it."""
         root = rootfs.new_root(self._work / "code")
         rootfs.add_our_code(root)
-        if self._compiled is not None:
-            rootfs.add_compiled(root, self._compiled)
-        self._compile(root, [rootfs.CODE])
         wheels = self._wheels()
+        if self._compiled:
+            compiling.add_compiled(root, self._work, self._files("headers"))
+        self._compile(root, [rootfs.CODE])
         self._sbom(root, "tidemark", ("base", "python"), wheels)
         layers = [
             *self._debian("base", "python"),
@@ -112,12 +115,8 @@ class Builder:
         return [self._layers.get(name) or self._debian_layer(name) for name in names]
 
     def _debian_layer(self, name: str) -> Layer:
-        packages = [package for package in self._packages if package.layer == name]
-        files = self._archive.fetch([package.release for package in packages])
-        for package, file in zip(packages, files, strict=True):
-            debian.check(package, file)
         root = rootfs.new_root(self._work / name)
-        debian.unpack(files, root)
+        debian.unpack(self._files(name), root)
         if name == "base":
             rootfs.finish_base(root)
         elif name == "python":
@@ -125,6 +124,14 @@ class Builder:
         elif name == "java":
             rootfs.finish_java(root)
         return self._write(name, root, owned=frozenset({"data"}))
+
+    def _files(self, layer: str) -> list[Path]:
+        """Return the files of a layer's packages, as they are locked."""
+        packages = [package for package in self._packages if package.layer == layer]
+        files = self._archive.fetch([package.release for package in packages])
+        for package, file in zip(packages, files, strict=True):
+            debian.check(package, file)
+        return files
 
     def _wheels(self) -> list[str]:
         """Make the layer of what the services need at run time."""
@@ -143,6 +150,8 @@ class Builder:
         root = rootfs.new_root(self._work / name)
         installed = rootfs.install_wheels(root, rootfs.ROOT / "requirements" / lock, only=only)
         if name not in self._layers:
+            if self._compiled:
+                compiling.strip_wheels(root / rootfs.SITE)
             self._compile(root, [rootfs.SITE])
             self._write(name, root)
         return installed
@@ -167,7 +176,8 @@ def resolve(archive: Archive) -> list[Package]:
     python = archive.closure((*rootfs.BASE_PACKAGES, *rootfs.PYTHON_PACKAGES))
     java = [archive.release(name) for name in rootfs.JAVA_PACKAGES]
     shell = [archive.release(name) for name in rootfs.SHELL_PACKAGES]
-    layers = {"base": base, "python": python, "java": java, "shell": shell}
+    headers = [archive.release(name) for name in rootfs.HEADERS_PACKAGES]
+    layers = {"base": base, "python": python, "java": java, "shell": shell, "headers": headers}
     return [
         Package(layer, release, debian.hash_of(file))
         for layer, releases in layers.items()
@@ -181,10 +191,13 @@ def build(
     names: Iterable[str],
     output: Path,
     packages: Sequence[Package],
-    compiled: Path | None = None,
+    *,
+    compiled: bool,
 ) -> dict[str, str]:
-    """Build images. Returns their digests by name."""
-    builder = Builder(output, packages, Archive(output / "debs"), compiled)
+    """Build images; ``compiled``: the services' with their hot modules compiled. Returns digests by
+    name. Raises PackageError or BuildError.
+    """
+    builder = Builder(output, packages, Archive(output / "debs"), compiled=compiled)
     makers = {
         "tidemark": builder.tidemark,
         "zookeeper": builder.zookeeper,
@@ -210,18 +223,21 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--output", type=Path, default=rootfs.ROOT / "build/images")
     parser.add_argument("--lock", action="store_true", help="take Debian's packages of today")
     parser.add_argument(
-        "--compiled",
+        "--pure",
         action="store_true",
-        help="compile the hot modules (needs gcc); the bytes then depend on the compiler",
+        help="compile nothing: needs no gcc, and the bytes depend on no compiler",
     )
     options = parser.parse_args(argv)
     try:
         if options.lock:
             debian.write_lock(resolve(Archive(options.output / "debs")))
-        compiled = tree() if options.compiled else None
-        build(options.names or NAMES, options.output, debian.read_lock(), compiled)
-    except (PackageError, BuildError) as error:
+        packages = debian.read_lock()
+        build(options.names or NAMES, options.output, packages, compiled=not options.pure)
+    except PackageError as error:
         print(f"images: {error}", file=sys.stderr)
+        return 1
+    except BuildError as error:
+        print(f"images: {error}\nwith --pure nothing is compiled", file=sys.stderr)
         return 1
     return 0
 

@@ -24,6 +24,8 @@ PYTHON_PACKAGES: Final = ("python3.11-minimal", "libpython3.11-stdlib", "libstdc
 NEEDLESS: Final = ("dpkg", "tar", "libacl1", "libselinux1", "libpcre2-8-0", "libmd0", "libzstd1")
 # Without what only a desktop needs (sound, fonts, printing, smart cards), most of its dependencies.
 JAVA_PACKAGES: Final = ("openjdk-17-jre-headless", "libstdc++6", "libgcc-s1", "gcc-12-base")
+# Not in an image: what the modules of the compiled build are compiled with.
+HEADERS_PACKAGES: Final = ("libpython3.11-dev",)
 # Spark's commands, by which its Python library starts Java, too, are scripts for it.
 SHELL_PACKAGES: Final = ("bash",)
 
@@ -117,9 +119,8 @@ def compile_all(root: Path, base: Path, python: Path, directories: Iterable[str]
     """
     subprocess.run(
         [
-            *_loader(base, python),
-            str(python / "usr/bin/python3.11"),
-            *("-S", "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash"),
+            *python_argv(base, python),
+            *("-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash"),
             *("-s", str(root), "-p", "/"),
             *(str(root / name) for name in directories),
         ],
@@ -127,6 +128,11 @@ def compile_all(root: Path, base: Path, python: Path, directories: Iterable[str]
         # One seed for hashes: sets are written in the order of their hashes.
         env={"PYTHONHOME": str(python / "usr"), "PYTHONHASHSEED": "0", "PATH": os.defpath},
     )
+
+
+def python_argv(base: Path, python: Path) -> list[str]:
+    """Command that runs the image's Python here; it needs PYTHONHOME, too."""
+    return [*_loader(base, python), str(python / "usr/bin/python3.11"), "-S"]
 
 
 def _loader(*roots: Path) -> list[str]:
@@ -189,16 +195,6 @@ def add_our_code(root: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_COMMAND.format(module=module))
         path.chmod(0o755)
-
-
-def add_compiled(root: Path, tree: Path) -> None:
-    """Put the extension modules of a compiled tree (tools/compiled) beside their sources."""
-    for module in sorted(tree.rglob("*.so")):
-        target = root / CODE / module.relative_to(tree)
-        if not target.parent.is_dir():
-            continue  # a package that the image does not have
-        shutil.copyfile(module, target)
-        target.chmod(0o644)
 
 
 def _copy(root: Path, folders: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ from e2e.console.share import read_as_share_group
 from e2e.kafka_wire import Wire, batch
 from playwright.sync_api import Page, expect
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
+from tidemark.model.errors import ErrorCode
 from waiting import PATIENCE_S, wait_for
 
 expect.set_options(timeout=PATIENCE_S * 1_000)
@@ -190,12 +191,19 @@ def _hang(cluster: Cluster, topic: str) -> None:
         base_sequence=0,
         attributes_extra=TRANSACTIONAL_BIT,
     )
-    codes = set()
-    for broker in (1, 2, 3):
-        with Wire(int(cluster.kafka(broker).rpartition(":")[2])) as wire:
-            answer = wire.produce(topic, late, partition=1, acks=-1, transactional_id="gone")
-            codes.add(answer.error_code)
-    assert 0 in codes, "one of the brokers leads the partition"
+    codes: dict[int, ErrorCode] = {}
+
+    def is_taken() -> bool:
+        for broker in (1, 2, 3):
+            with Wire(int(cluster.kafka(broker).rpartition(":")[2])) as wire:
+                answer = wire.produce(topic, late, partition=1, acks=-1, transactional_id="gone")
+            codes[broker] = ErrorCode(answer.error_code)
+            if codes[broker] is ErrorCode.NONE:
+                return True
+        return False
+
+    # Only the broker that answered CreateTopics has seen the topic; its leader may see it later.
+    wait_for(is_taken, lambda: f"a leader for the batch: {codes}")
 
 
 @pytest.mark.feature("AD35")

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from images.archive import Image, write_archive
 from images.debian import LOCK, Package, PackageError, check, hash_of, read_lock, write_lock
-from images.rootfs import BASE_PACKAGES, JAVA_PACKAGES, PYTHON_PACKAGES, SHELL_PACKAGES, USER
+from images.rootfs import (
+    BASE_PACKAGES,
+    HEADERS_PACKAGES,
+    JAVA_PACKAGES,
+    PYTHON_PACKAGES,
+    SHELL_PACKAGES,
+    USER,
+)
 from images.tree import write_layer
 
 
@@ -94,7 +101,11 @@ def test_an_archive_can_be_read_as_oci_layout_and_by_docker(tmp_path: Path) -> N
 def test_the_lock_names_every_package_that_an_image_asks_for(tmp_path: Path) -> None:
     locked = read_lock()
     names = {package.release.partition("=")[0] for package in locked}
-    assert names >= {*BASE_PACKAGES, *PYTHON_PACKAGES, *JAVA_PACKAGES, *SHELL_PACKAGES}
+    layers = (BASE_PACKAGES, PYTHON_PACKAGES, JAVA_PACKAGES, SHELL_PACKAGES, HEADERS_PACKAGES)
+    assert names >= {name for layer in layers for name in layer}
+    release = {package.release.partition("=")[0]: package.release for package in locked}
+    headers = release["libpython3.11-dev"].partition("=")[2]
+    assert release["python3.11-minimal"].partition("=")[2] == headers
     assert {len(package.sha256) for package in locked} == {64}
     write_lock(reversed(locked), tmp_path / "lock")
     assert (tmp_path / "lock").read_text() == LOCK.read_text()

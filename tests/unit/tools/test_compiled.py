@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from compiled.build import PACKAGES, ROOT, key
+from compiled.build import OWN, PACKAGES, ROOT, Interpreter, key
 from compiled.modules import COMPILED, INTERPRETED, sources
 from tidemark.runtime.build import build_text, is_compiled
 
@@ -39,8 +39,9 @@ def test_modules_that_stay_interpreted_exist_and_are_left_out(tree: Path) -> Non
 
 
 def test_a_tree_is_kept_by_what_goes_into_it() -> None:
-    assert key() == key()
+    assert key() == key(OWN)
     assert len(key()) == 16
+    assert key(Interpreter("another", OWN.argv)) != key()
 
 
 def test_a_process_says_what_it_runs() -> None:
