@@ -40,6 +40,8 @@ from tidemark.runtime.exit_codes import ExitCode
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
+KILL_SECONDS: Final = 300.0
+"""A process that waits for a disk ends only after that."""
 _POLL_SECONDS: Final = 0.05
 _LOG_LINES_SHOWN: Final = 12
 _START_ORDER: Final = ("zookeeper", "controller", "broker", *COORDINATORS, PROMETHEUS)
@@ -427,7 +429,7 @@ class DevCluster:
 
     def _kill(self, process: ProcessFile) -> None:
         send_signal(process, signal.SIGKILL)
-        ended = wait_ended(process, STOP_SECONDS)
+        ended = wait_ended(process, KILL_SECONDS)
         assert ended, f"pid {process.pid} survived SIGKILL"
 
     def _status(self, member: Member) -> MemberStatus:
