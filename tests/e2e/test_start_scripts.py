@@ -117,8 +117,7 @@ class Pods:
     def stop(self, role: str) -> int:
         """Send SIGTERM to the first process of a container, as the kubelet does."""
         unshared = self._running[role]
-        children = Path(f"/proc/{unshared.pid}/task/{unshared.pid}/children").read_text().split()
-        os.kill(int(children[0]), signal.SIGTERM)
+        _signal_first(unshared, signal.SIGTERM)
         return unshared.wait()
 
     def log(self, role: str) -> str:
@@ -128,8 +127,18 @@ class Pods:
     def close(self) -> None:
         """End all containers."""
         for process in self._running.values():
+            if process.poll() is None:
+                # A process that changes its user does not end with its parent (--kill-child).
+                _signal_first(process, signal.SIGKILL)
             process.kill()
             process.wait()
+
+
+def _signal_first(unshared: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
+    """Signal the first process of a container, whose end is the end of all others in it."""
+    children = Path(f"/proc/{unshared.pid}/task/{unshared.pid}/children").read_text().split()
+    for child in children:
+        os.kill(int(child), number)
 
 
 @pytest.fixture(scope="module")
