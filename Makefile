@@ -141,8 +141,8 @@ k8s-down: setup ## end the cluster of make k8s-up; nothing of it is left
 bench: setup ## measure against a floor in the same run; JSON in bench-results/ and a table
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
-bench-kafka: setup ## compare with Apache Kafka (Maven) and NATS JetStream (Go), three servers each; about an hour
-	PYTHONPATH=tests $(BIN)/python -m bench.peers $(ARGS)
+bench-kafka: setup ## compare with Apache Kafka (Maven) and NATS JetStream (Go), three servers each; more than an hour
+	PYTHONPATH=tests:tools $(BIN)/python -m bench.peers $(ARGS)
 
 sim: setup ## simulate a cluster: make sim SEED=7 prints a line for each event; make sim SEEDS=1000 runs many seeds
 	PYTHONPATH=tests $(BIN)/python -m sim $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)

@@ -7,11 +7,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Final
 
 from bench.peers.figures import Figures, Sample, cell, figures_of, is_behind, times
-from bench.peers.rows import KAFKA, NATS, TIDEMARK, Row, records_a_second
+from bench.peers.rows import COMPILED, KAFKA, NATS, TIDEMARK, Row, records_a_second
 
-TITLES: Mapping[str, str] = {KAFKA: "Apache Kafka", TIDEMARK: "Tidemark", NATS: "NATS JetStream"}
+TITLES: Mapping[str, str] = {
+    KAFKA: "Apache Kafka",
+    TIDEMARK: "Tidemark",
+    COMPILED: "Tidemark, compiled",
+    NATS: "NATS JetStream",
+}
+_OWN: Final = (TIDEMARK, COMPILED)
+_PEERS: Final = (KAFKA, NATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +71,32 @@ class Circumstances:
 
 
 def markdown(measured: Sequence[Measured]) -> Iterator[str]:
-    """Lines of the table."""
-    yield f"| load | {TITLES[KAFKA]} | {TITLES[TIDEMARK]} | times | {TITLES[NATS]} | times |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    """Lines of the table: a column for each system that was measured, and after those of the peers
+    how many times as much CPU they take as each build of Tidemark.
+    """
+    own, peers = (
+        [name for name in names if any(name in one.samples for one in measured)]
+        for names in (_OWN, _PEERS)
+    )
+    heads = [TITLES[name] for name in own]
+    for peer in peers:
+        heads += [TITLES[peer], *[_times_head(name) for name in own]]
+    yield _line("load", *heads)
+    yield _line(*["---"] * (len(heads) + 1))
     for one in measured:
-        kafka, own, nats = (one.figures(name) for name in (KAFKA, TIDEMARK, NATS))
-        cells = (
-            one.row.title,
-            one.cell(KAFKA),
-            one.cell(TIDEMARK),
-            times(kafka, own),
-            one.cell(NATS),
-            times(nats, own),
-        )
-        yield f"| {' | '.join(cells)} |"
+        cells = [one.cell(name) for name in own]
+        for peer in peers:
+            cells.append(one.cell(peer))
+            cells += [times(one.figures(peer), one.figures(name)) for name in own]
+        yield _line(one.row.title, *cells)
+
+
+def _times_head(build: str) -> str:
+    return "times compiled" if build == COMPILED else "times"
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def write_json(measured: Sequence[Measured], circumstances: Circumstances, directory: Path) -> Path:

@@ -8,9 +8,11 @@ from bench.peers.figures import Cost
 
 KAFKA: Final = "kafka"
 TIDEMARK: Final = "tidemark"
+COMPILED: Final = "compiled"
+"""Tidemark with its hot modules compiled, as images have it."""
 NATS: Final = "nats"
-SYSTEMS: Final = (TIDEMARK, KAFKA, NATS)
-_KAFKA_PROTOCOL: Final = (TIDEMARK, KAFKA)
+SYSTEMS: Final = (TIDEMARK, COMPILED, KAFKA, NATS)
+_KAFKA_PROTOCOL: Final = (TIDEMARK, COMPILED, KAFKA)
 
 
 class Load(Enum):

@@ -1,5 +1,6 @@
 """The systems that are compared, started from what Maven and Go bring."""
 
+import os
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +16,11 @@ from bench.peers.kafka_servers import KafkaServers
 from bench.peers.loads import Loads
 from bench.peers.nats_loads import NatsLoads
 from bench.peers.nats_servers import NatsServers
-from bench.peers.rows import KAFKA, NATS, TIDEMARK, Size, disk_bytes
+from bench.peers.rows import COMPILED, KAFKA, NATS, TIDEMARK, Size, disk_bytes
 from bench.peers.servers import Servers
 from bench.peers.tidemark_servers import TidemarkServers
 from bench.processes import ROOT
+from compiled.build import BuildError, tree
 from conformance.maven import NotBuiltError, class_path
 from tidemark.cli.failure import CommandError
 from tidemark.runtime.exit_codes import ExitCode
@@ -58,6 +60,20 @@ def _tidemark(directory: Path, _: Size) -> System:
     return System(servers, KafkaLoads(servers.address, _class_path()), _commit())
 
 
+def _compiled(directory: Path, _: Size) -> System:
+    try:
+        built = tree()
+    except BuildError as problem:
+        raise CommandError(
+            f"the compiled build cannot be made: {problem}",
+            hint="without it: --systems tidemark,kafka,nats",
+            code=ExitCode.UNAVAILABLE,
+        ) from None
+    path = os.pathsep.join([str(built), *filter(None, [os.environ.get("PYTHONPATH")])])
+    servers = TidemarkServers(directory, COMPILED, {**os.environ, "PYTHONPATH": path})
+    return System(servers, KafkaLoads(servers.address, _class_path()), _commit())
+
+
 def _kafka(directory: Path, _: Size) -> System:
     directory.mkdir()
     servers = KafkaServers(directory, _class_path())
@@ -75,6 +91,7 @@ def _nats(directory: Path, size: Size) -> System:
 
 _MAKERS: Final[Mapping[str, Callable[[Path, Size], System]]] = {
     TIDEMARK: _tidemark,
+    COMPILED: _compiled,
     KAFKA: _kafka,
     NATS: _nats,
 }

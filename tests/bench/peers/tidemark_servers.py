@@ -1,5 +1,7 @@
 """Tidemark, as ``tidemark dev up`` starts it."""
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench.peers.rows import TIDEMARK
@@ -11,12 +13,17 @@ from tidemark.cli.dev.process import ProcessFile
 
 class TidemarkServers:
     """Three brokers with all services of ``tidemark dev up``: ZooKeeper, two controllers, both
-    coordinators, each but ZooKeeper under its supervisor.
+    coordinators, each but ZooKeeper under its supervisor. The build is the one that Python finds in
+    ``environment``.
     """
 
-    name = TIDEMARK
-
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str = TIDEMARK,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.name = name
         layout = Layout.on_free_ports(
             directory, brokers=len(NODES), txn_coordinators=1, share_coordinators=1
         )
@@ -24,7 +31,7 @@ class TidemarkServers:
             "log.segment.delete.delay.ms": SOON_MS,
             "log.retention.check.interval.ms": SOON_MS,
         }
-        self._cluster = DevCluster(layout, overrides={"broker": soon})
+        self._cluster = DevCluster(layout, overrides={"broker": soon}, environment=environment)
 
     def start(self) -> None:
         """Start all services."""

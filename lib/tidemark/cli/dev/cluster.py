@@ -76,8 +76,9 @@ class DevCluster:
     """A cluster to start, inspect, break and stop. Blocking; a lock admits one command at a time.
 
     ``overrides`` adds configuration keys for one process by name (``broker-1``) or for all of a
-    kind (``broker``, ``controller``, ``txn-coordinator``, ``share-coordinator``). Processes outlive
-    this object, which finds them again by the files under ``layout.run_directory``.
+    kind (``broker``, ``controller``, ``txn-coordinator``, ``share-coordinator``). All processes
+    start with ``environment``. They outlive this object, which finds them again by the files under
+    ``layout.run_directory``.
     """
 
     def __init__(
@@ -85,9 +86,11 @@ class DevCluster:
         layout: Layout,
         *,
         overrides: Mapping[str, Config] | None = None,
+        environment: Mapping[str, str] = os.environ,
         report: Report = lambda _: None,
     ) -> None:
         self.layout = layout
+        self._environment = environment
         self._overrides = {name: dict(keys) for name, keys in (overrides or {}).items()}
         self._report = report
         self._clock = Clock()
@@ -248,10 +251,12 @@ class DevCluster:
         try:
             if self.layout.shape.has_supervisors and member.kind not in _UNSUPERVISED:
                 argv = [*argv[:3], _SUPERVISOR, *argv[3:]]
-                supervisor, process = start_supervised(argv, log_path=log_path, env=os.environ)
+                supervisor, process = start_supervised(
+                    argv, log_path=log_path, env=self._environment
+                )
                 supervisor.write(supervisor_path)
             else:
-                process = start_detached(argv, log_path=log_path, env=os.environ)
+                process = start_detached(argv, log_path=log_path, env=self._environment)
         except OSError as error:
             raise CommandError(
                 f"cannot run {argv[0]} for {member.name}: {error.strerror}",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bench.peers.figures import Outcome, Sample
 from bench.peers.report import Circumstances, Measured, markdown, write_json
-from bench.peers.rows import KAFKA, ROWS, TIDEMARK
+from bench.peers.rows import COMPILED, KAFKA, NATS, ROWS, TIDEMARK
 
 _BULK = ROWS[0]
 _SAMPLES = {
@@ -24,7 +24,24 @@ def test_a_row_has_a_cell_for_each_system_and_how_many_times_as_dear_it_is() -> 
     *_, row = markdown(_MEASURED)
     title, *cells = row.strip("| ").split(" | ")
     assert title == _BULK.title
-    assert cells == ["70 to 76 s/GB, 20 MB/s", "20 s/GB, 40 MB/s", "3.6", "-", "-"]
+    assert cells == ["20 s/GB, 40 MB/s", "70 to 76 s/GB, 20 MB/s", "3.6"]
+
+
+def test_a_peer_is_compared_with_each_build() -> None:
+    compiled = [Sample(Outcome(1, 1_000_000_000, 25.0), 10.0, 1)]
+    head, _, row = markdown([Measured(_BULK, {**_SAMPLES, COMPILED: compiled}, 5.0)])
+    assert (
+        head == "| load | Tidemark | Tidemark, compiled | Apache Kafka | times | times compiled |"
+    )
+    assert row.endswith(
+        "| 20 s/GB, 40 MB/s | 10 s/GB, 40 MB/s | 70 to 76 s/GB, 20 MB/s | 3.6 | 7.3 |"
+    )
+
+
+def test_a_system_without_such_a_load_has_no_figure() -> None:
+    nats = Measured(ROWS[-1], {NATS: _SAMPLES[TIDEMARK]}, load_average=5.0)
+    *_, row = markdown([*_MEASURED, nats])
+    assert row.endswith("| - | - | - | 0.8 of a core, 1e-09 GB | - |")
 
 
 def test_latencies_of_a_load_that_fell_behind_are_marked() -> None:
