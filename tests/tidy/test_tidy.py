@@ -205,8 +205,6 @@ def test_every_make_command_in_a_document_is_a_target(doc: Path) -> None:
 
 
 PROSE_COLUMNS_MAX = 120
-WIDE_DOCS = frozenset(("CHANGELOG.md",))
-"""Documents that are not wrapped yet; this list may only shrink."""
 
 
 def prose_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -222,7 +220,7 @@ def prose_lines(text: str) -> Iterator[tuple[int, str]]:
 def test_the_prose_of_a_document_has_one_width(doc: Path) -> None:
     lines = prose_lines(doc.read_text())
     wide = [number for number, line in lines if len(line) > PROSE_COLUMNS_MAX]
-    assert bool(wide) == (name(doc) in WIDE_DOCS), wide
+    assert wide == []
 
 
 @pytest.mark.parametrize("doc", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
