@@ -22,6 +22,7 @@ from sim.cluster.processes import PRODUCTION
 from sim.cluster.watching import log_of
 from sim.cluster.world import World, make_topic
 from tidemark.codec.records import build_batch
+from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 
 SEED: Final = 18
@@ -69,6 +70,7 @@ class ReplicationWorld:
         self._acknowledged: dict[str, list[bytes]] = {}
         self._output: list[str] = []
         self._waiting: dict[str, asyncio.Task[None]] = {}
+        self._fetches: int | None = None
 
     def execute(self, command: Command) -> list[str]:
         """Do one command; the lines it gave."""
@@ -99,6 +101,7 @@ class ReplicationWorld:
         """
         self.close()
         self._acknowledged.clear()
+        self._fetches = None
         configs = {
             "min.insync.replicas": command.options.get("min", "1"),
             "unclean.leader.election.enable": command.options.get("unclean", "false"),
@@ -212,6 +215,18 @@ class ReplicationWorld:
             f"readable {committed} of {len(there)} on b{leader.number},"
             f" {lost} of {len(acknowledged)} acknowledged are lost"
         )
+
+    def do_fetches(self, command: Command) -> None:
+        """How many requests of followers the leader took since the last ``fetches``; the first one
+        prints nothing.
+        """
+        leader = self._leader(self._topic(command))
+        assert leader is not None
+        assert leader.process is not None
+        taken = leader.process.broker.counters.requests[ApiKey.FETCH]
+        if self._fetches is not None:
+            self._output.append(f"{taken - self._fetches} fetches of followers")
+        self._fetches = taken
 
     # -- faults
 

@@ -28,7 +28,7 @@ TOPIC_IDS_FROM: Final = 13
 def handle(
     parts: FetchParts, connection: Connection, header: RequestHeader, body: memoryview
 ) -> None:
-    """Read now; answer now, or park until there is enough or the wait has ended."""
+    """Answer by a session or in full, now or later."""
     request = read_fetch_request(body, header.api_version)
     plan = _plan(parts, connection, header, request)
     if isinstance(plan, ErrorCode):
@@ -42,17 +42,7 @@ def handle(
         kind = NearFetch
     else:
         kind = Fetch
-    fetch = kind(parts, connection, header, request, plan)
-    reads = fetch.first_read()
-    if (
-        reads.size_bytes >= request.bytes_min
-        or reads.failed
-        or plan.is_empty
-        or request.wait_ms_max <= 0
-    ):
-        connection.answer_parts(header, fetch.answer(reads))
-    else:
-        fetch.park(reads)
+    kind(parts, connection, header, request, plan).start()
 
 
 def _plan(

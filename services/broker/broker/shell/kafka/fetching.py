@@ -93,9 +93,28 @@ class Fetch:
         self._request = request
         self._plan = plan
 
+    def start(self) -> None:
+        """Read now; answer now, or park until there is enough or the wait has ended."""
+        reads = self.first_read()
+        wait_ms = self._wait_ms(reads)
+        if wait_ms <= 0 or self._plan.is_empty:
+            self._connection.answer_parts(self._header, self.answer(reads))
+        else:
+            self._park(
+                self._connection.later(self._header),
+                reads,
+                InstantMs(self._parts.facts.clock.now_ms() + wait_ms),
+            )
+
     def first_read(self) -> Reads:
         """Return what the request finds when it arrives."""
         return self.read()
+
+    def _wait_ms(self, reads: Reads) -> int:
+        """Return for how long the request waits for more than this."""
+        request = self._request
+        is_enough = reads.size_bytes >= request.bytes_min or reads.failed
+        return 0 if is_enough else request.wait_ms_max
 
     def read(self) -> Reads:
         """Read every partition that may have something new, in order, up to the request's bytes;
@@ -202,14 +221,8 @@ class Fetch:
 
         return ask
 
-    def park(self, reads: Reads) -> None:
-        """Wait for bytes. Without room to wait the request is answered as it is."""
-        connection = self._connection
-        reply = connection.later(self._header)
-        due = InstantMs(self._parts.facts.clock.now_ms() + self._request.wait_ms_max)
-        self._park(reply, reads, due)
-
     def _park(self, reply: Reply, reads: Reads, due: InstantMs) -> None:
+        """Wait for bytes. Without room to wait the request is answered as it is."""
         parts, connection, request = self._parts, self._connection, self._request
         committed_only, session = request.isolation_level == READ_COMMITTED, self._plan.session
         # Neither a marker, a session nor a follower says how many bytes became readable.

@@ -10,6 +10,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
 
 from broker.core.fetch_sessions import CachedPartition, FetchPlan
+from broker.core.follower_answer import Found, wait_ms
 from broker.core.parked import FOLLOWER
 from broker.shell.kafka.fetching import Fetch, FetchParts, Reads
 from broker.shell.listener.connection import Connection
@@ -37,14 +38,19 @@ class ReplicaFetch(Fetch):
         self._arrived_at: InstantMs | None = parts.facts.clock.now_ms()
 
     def first_read(self) -> Reads:
-        """Take the follower's progress, and read. A follower whose high watermark is old is
-        answered at once, records or not: it learns the new one within one round trip.
-        """
+        """Take the follower's progress, and read."""
         reads = self.read()
         self._arrived_at = None
-        if not reads.failed and self._has_news(reads):
-            return reads._replace(failed=True)
         return reads
+
+    def _wait_ms(self, reads: Reads) -> int:
+        request = self._request
+        return wait_ms(
+            Found(reads.size_bytes, reads.failed, self._has_news(reads)),
+            bytes_min=request.bytes_min,
+            wait_ms_max=request.wait_ms_max,
+            serves_consumers=self._parts.read_replicas is not None,
+        )
 
     def _must_wait_on(self, reads: Reads, due: InstantMs) -> bool:
         """True if too little moved; with consumers at followers a new high watermark is enough."""

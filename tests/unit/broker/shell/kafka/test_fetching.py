@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from broker.core.follower_answer import HIGH_WATERMARK_WAIT_MS
+from broker.core.parked import BUCKET_MS
 from broker.shell.partitions.parking_lot import Follower
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -187,19 +189,60 @@ def test_a_fetch_waits_for_its_session_once_and_to_be_called() -> None:
 
 @pytest.mark.feature("A07", "D06", "G11")
 def test_a_high_watermark_that_moved_does_not_make_a_waiting_follower_deaf() -> None:
-    """It is told with the next answer; the append after it still wakes."""
+    """It is told with the next records, which still end the wait."""
     world = FetchWorld()
+    second, third = committing(world)
+    assert second.is_waiting
+    assert third.is_waiting
+    world.put(0, 20)
+    for follower in (second, third):
+        assert not follower.is_waiting
+        assert follower.told()[0][1] == 1
+
+
+@pytest.mark.feature("G11")
+def test_a_high_watermark_alone_ends_the_wait_of_the_follower_that_moved_it_a_little_later() -> (
+    None
+):
+    world = FetchWorld()
+    second, third = committing(world)
+    world.pass_time(HIGH_WATERMARK_WAIT_MS - BUCKET_MS)
+    assert third.is_waiting
+    world.pass_time(2 * BUCKET_MS)
+    assert third.told() == {0: (ErrorCode.NONE, 1, 0)}
+    # The other one was waiting already: it is told at the end of its wait.
+    assert second.is_waiting
+    world.pass_time(500 - HIGH_WATERMARK_WAIT_MS)
+    assert second.told() == {0: (ErrorCode.NONE, 1, 0)}
+
+
+def committing(world: FetchWorld) -> tuple[Fetcher, Fetcher]:
+    """Two followers; the fetch of the second one to come commits a record."""
     second, third = opened(world, 2), opened(world, 3)
     for follower in (second, third):
         follower.ask(wait_ms=500)
     world.put(0)
     for follower in (second, third):
+        assert follower.told()[0][1] == 0
         follower.ask(wait_ms=500)
     assert world.at(0).partition.high_watermark == 1
-    assert (second.is_waiting, third.told()[0][:2]) == (True, (ErrorCode.NONE, 1))
-    world.put(0, 20)
-    assert second.told()[0][1] == 1
-    assert not second.is_waiting
+    return second, third
+
+
+@pytest.mark.parametrize("bytes_min", [1, 200])
+@pytest.mark.feature("G11")
+def test_a_fetch_that_holds_back_a_high_watermark_hears_at_once_of_a_change(
+    bytes_min: int,
+) -> None:
+    world = FetchWorld()
+    second, third = opened(world, 2), opened(world, 3)
+    world.put(0)
+    for follower in (second, third):
+        follower.ask()
+        follower.ask(wait_ms=500, bytes_min=bytes_min)
+    assert third.is_waiting
+    world.lead_anew(0)
+    assert third.told()[0][0] == ErrorCode.FENCED_LEADER_EPOCH
 
 
 @pytest.mark.feature("A07")
