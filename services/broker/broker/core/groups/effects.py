@@ -10,11 +10,24 @@ from broker.core.groups.requests import GroupReply
 
 
 @dataclass(frozen=True, slots=True)
+class Membership:
+    """A member of one generation of a group of the classic protocol."""
+
+    group_id: str
+    member_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Reply to send to the request with this id. Every request id is answered exactly once."""
 
     to: int
     reply: CoordinatorReply
+    confirms: Membership | None = None
+    """Membership with which the reply assigns partitions. It is sent once its records are
+    committed, and the group may have gone on without the member by then.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +50,9 @@ class Outcome:
     answers: list[Answer] = field(default_factory=list)
     writer: Writer | None = None
 
-    def answer(self, to: int, reply: GroupReply) -> None:
+    def answer(self, to: int, reply: GroupReply, confirms: Membership | None = None) -> None:
         """Answer a request: the current one, or an earlier one that waits."""
-        self.answers.append(Answer(to, reply))
+        self.answers.append(Answer(to, reply, confirms))
 
     def decision(self) -> Decision[GroupRecord, Answer]:
         """Return the decision in the form the runtime takes."""

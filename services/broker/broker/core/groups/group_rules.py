@@ -1,6 +1,6 @@
 """Rules common to groups of both protocols: commits, tombstones, subscriptions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tidemark.codec.group_records import GroupMetadataRecord, GroupRecord
 from tidemark.model.errors import ErrorCode
@@ -8,10 +8,13 @@ from tidemark.model.errors import ErrorCode
 from broker.core.groups.classic import member_requests
 from broker.core.groups.classic.group import ClassicGroup
 from broker.core.groups.consumer.group import ConsumerGroup
+from broker.core.groups.effects import Answer
+from broker.core.groups.id_requests import CoordinatorReply
 from broker.core.groups.requests import (
     ConsumerGroupDescribe,
     DescribeGroup,
     OffsetCommit,
+    SyncGroupReply,
     TxnOffsetCommit,
 )
 
@@ -31,6 +34,25 @@ def commit_refused(group: AnyGroup | None, request: OffsetCommit) -> ErrorCode:
         return member_requests.commit_refused(group, request) or ErrorCode.NONE
     named = request.generation_or_epoch >= 0
     return ErrorCode.GROUP_ID_NOT_FOUND if named else ErrorCode.NONE
+
+
+def reply_now(groups: Mapping[str, AnyGroup], answer: Answer) -> CoordinatorReply:
+    """Return the reply to send for an answer whose decision is committed. A member that its group
+    has lost meanwhile, as its session ended, must not take what others may have by now.
+    """
+    named = answer.confirms
+    if named is None:
+        return answer.reply
+    group = groups.get(named.group_id)
+    if isinstance(group, ConsumerGroup):
+        is_member = named.member_id in group.logged.members
+    else:
+        is_member = group is not None and named.member_id in group.members
+    if not is_member:
+        return SyncGroupReply(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    if isinstance(group, ClassicGroup) and group.generation != named.generation:
+        return SyncGroupReply(error_code=ErrorCode.ILLEGAL_GENERATION)
+    return answer.reply
 
 
 def missing(

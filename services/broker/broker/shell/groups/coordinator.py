@@ -24,6 +24,7 @@ from tidemark.runtime.topics_view import TopicsView
 
 from broker.core.groups.coordinator_shard import CoordinatorShard
 from broker.core.groups.effects import GroupEffect, LookUpShareGroup
+from broker.core.groups.group_rules import reply_now
 from broker.core.groups.id_requests import (
     CoordinatorRequest,
     GroupIdReply,
@@ -179,19 +180,16 @@ class Groups:
 
     def _make_runtime(self, group_log: GroupLog) -> GroupRuntime:
         runtime: GroupRuntime
+        shard = CoordinatorShard(GroupShard(self._settings, lambda: self._topics, self._configs_of))
 
         def perform(effect: GroupEffect) -> None:
             if isinstance(effect, LookUpShareGroup):
                 self._begin_look_up(runtime, effect.group_id)
             else:
-                runtime.answer(effect.to, effect.reply)
-
-        def make_shard() -> CoordinatorShard:
-            groups = GroupShard(self._settings, lambda: self._topics, self._configs_of)
-            return CoordinatorShard(groups)
+                runtime.answer(effect.to, reply_now(shard.groups.state[0], effect))
 
         runtime = ShardRuntime(
-            make_shard,
+            lambda: shard,
             group_log,
             encode=encode,
             decode=decode,

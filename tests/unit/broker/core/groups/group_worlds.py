@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from broker.core.groups.coordinator_shard import CoordinatorShard
 from broker.core.groups.effects import GroupEffect, LookUpShareGroup
+from broker.core.groups.group_rules import reply_now
 from broker.core.groups.id_requests import CoordinatorReply, CoordinatorRequest
 from broker.core.groups.requests import (
     GroupSettings,
@@ -76,6 +77,9 @@ class World:
         self.answers: dict[int, CoordinatorReply] = {}
         self.look_ups: list[str] = []
         self.asked = 0
+        self.commits = True
+        """False: no follower takes what is appended."""
+        self._uncommitted: list[GroupEffect] = []
         self.configs: dict[str, dict[str, str]] = {}
         self.coordinator = self._new_shard()
         self._perform(self.coordinator.loaded(self.moment))
@@ -187,14 +191,21 @@ class World:
         for record in decision.records:
             self.log.append((group_records.encode(record), decision.writer, False))
             self.coordinator.replay(record, decision.writer)
-        for answer in decision.effects:
+        self._uncommitted += decision.effects
+        if self.commits:
+            self.commit_all()
+        self.coordinator.check()
+
+    def commit_all(self) -> None:
+        """Release what waited for the log."""
+        effects, self._uncommitted = self._uncommitted, []
+        for answer in effects:
             if isinstance(answer, LookUpShareGroup):
                 self.look_ups.append(answer.group_id)
                 continue
             assert answer.to not in self.answers, f"{answer.to} is answered twice: {answer.reply}"
             assert answer.to <= self.asked
-            self.answers[answer.to] = answer.reply
-        self.coordinator.check()
+            self.answers[answer.to] = reply_now(self.shard.state[0], answer)
 
 
 # -- requests

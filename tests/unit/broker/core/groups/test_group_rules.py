@@ -4,13 +4,22 @@ import pytest
 from broker.core.groups import group_rules
 from broker.core.groups.classic.group import ClassicGroup
 from broker.core.groups.consumer.group import ConsumerGroup
+from broker.core.groups.effects import Answer, Membership
 from broker.core.groups.group_rules import AnyGroup
-from tidemark.codec.group_records import GroupMetadataRecord, GroupMetadataValue
+from broker.core.groups.requests import SyncGroupReply
+from tidemark.codec.group_records import (
+    GroupMetadataRecord,
+    GroupMetadataValue,
+    MemberMetadata,
+)
 from tidemark.model.errors import ErrorCode
 from tidemark.protocol.shard import Writer
 from unit.broker.core.groups.group_worlds import commit, txn_commit
 
 EMPTY = GroupMetadataValue("consumer", 3, None, None, 1)
+STABLE = GroupMetadataValue(
+    "consumer", 1, "range", "a", 1, (MemberMetadata("a", None, "c", "h", 1, 1, b"", b"all"),)
+)
 
 
 @pytest.mark.feature("E14")
@@ -41,6 +50,38 @@ def test_in_a_group_without_members_nobody_in_particular_commits(
 def test_a_transaction_has_a_producer(producer: Writer) -> None:
     refused = group_rules.txn_commit_refused(None, txn_commit(1, producer=producer))
     assert refused is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+GIVEN = SyncGroupReply(error_code=ErrorCode.NONE, assignment=b"orders-0")
+
+
+@pytest.mark.feature("E14")
+@pytest.mark.parametrize(
+    ("member_id", "generation", "error_code"),
+    [
+        ("a", 1, ErrorCode.NONE),
+        ("gone", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("a", 0, ErrorCode.ILLEGAL_GENERATION),
+    ],
+)
+def test_a_member_that_is_gone_when_its_assignment_is_committed_does_not_get_it(
+    member_id: str, generation: int, error_code: ErrorCode
+) -> None:
+    group = ClassicGroup("g")
+    group.replay(STABLE)
+    answer = Answer(1, GIVEN, Membership("g", member_id, generation))
+    reply = group_rules.reply_now({"g": group}, answer)
+    assert reply == (
+        GIVEN if error_code is ErrorCode.NONE else SyncGroupReply(error_code=error_code)
+    )
+
+
+def test_a_group_that_is_gone_assigns_nothing() -> None:
+    answer = Answer(1, GIVEN, Membership("g", "a", 1))
+    unknown = SyncGroupReply(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    assert group_rules.reply_now({}, answer) == unknown
+    assert group_rules.reply_now({"g": ConsumerGroup("g")}, answer) == unknown
+    assert group_rules.reply_now({}, Answer(1, GIVEN)) == GIVEN
 
 
 def test_only_what_is_in_the_log_needs_an_end() -> None:

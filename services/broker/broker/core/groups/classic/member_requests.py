@@ -7,7 +7,7 @@ from tidemark.protocol.shard import Moment
 
 from broker.core.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from broker.core.groups.classic.member import Member
-from broker.core.groups.classic.rebalance import Rebalance, sync_reply
+from broker.core.groups.classic.rebalance import Rebalance, answer_assigned
 from broker.core.groups.classic.states import GroupState
 from broker.core.groups.effects import Outcome
 from broker.core.groups.requests import (
@@ -48,7 +48,7 @@ def sync(
     if group.state is GroupState.STABLE:
         rebalance.synced(group, member)
         rebalance.renew_session(group, member, now)
-        out.answer(request_id, sync_reply(group, member, ErrorCode.NONE))
+        answer_assigned(group, member, request_id, out)
         return
     if member.awaiting_sync is not None:  # the client gave up on it and retries
         superseded = SyncGroupReply(error_code=ErrorCode.REBALANCE_IN_PROGRESS)

@@ -17,7 +17,7 @@ from broker.core.groups.classic.deadlines import Deadlines, Key, Kind
 from broker.core.groups.classic.group import ClassicGroup
 from broker.core.groups.classic.member import NO_ASSIGNMENT, Member
 from broker.core.groups.classic.states import Cause, GroupState
-from broker.core.groups.effects import Outcome
+from broker.core.groups.effects import Membership, Outcome
 from broker.core.groups.requests import GroupSettings, JoinGroupReply, SyncGroupReply
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
@@ -255,18 +255,21 @@ class Rebalance:
         self, group: ClassicGroup, member: Member, error_code: ErrorCode, now: Moment, out: Outcome
     ) -> None:
         assert member.awaiting_sync is not None
-        out.answer(member.awaiting_sync, sync_reply(group, member, error_code))
+        if error_code is ErrorCode.NONE:
+            answer_assigned(group, member, member.awaiting_sync, out)
+        else:
+            out.answer(member.awaiting_sync, SyncGroupReply(error_code=error_code))
         member.awaiting_sync = None
         self.renew_session(group, member, now)
 
 
-def sync_reply(group: ClassicGroup, member: Member, error_code: ErrorCode) -> SyncGroupReply:
-    """Return the reply to SyncGroup with the member's assignment, or with an error."""
-    if error_code is not ErrorCode.NONE:
-        return SyncGroupReply(error_code=error_code)
-    return SyncGroupReply(
-        error_code=error_code,
+def answer_assigned(group: ClassicGroup, member: Member, request_id: int, out: Outcome) -> None:
+    """Answer a SyncGroup with the member's assignment."""
+    reply = SyncGroupReply(
+        error_code=ErrorCode.NONE,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol,
         assignment=member.assignment,
     )
+    membership = Membership(group.group_id, member.member_id, group.generation)
+    out.answer(request_id, reply, membership)

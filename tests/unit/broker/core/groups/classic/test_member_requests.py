@@ -10,6 +10,7 @@ from broker.core.groups.requests import (
 )
 from tidemark.model.errors import ErrorCode
 from unit.broker.core.groups.group_worlds import (
+    SESSION_MS,
     World,
     assigned,
     commit,
@@ -215,6 +216,23 @@ def test_a_member_that_hung_commits_nothing_when_it_wakes() -> None:
     assert committed(world, commit(9, "a", 2)) is ErrorCode.NONE
     assert committed(world, commit(6, "b", 1)) is ErrorCode.UNKNOWN_MEMBER_ID
     assert position(world) == 9
+
+
+@pytest.mark.feature("E14")
+def test_a_session_that_ends_while_the_assignment_is_uncommitted_gives_the_member_nothing() -> None:
+    """Found by the simulator: two members had one partition."""
+    world = completing("a")
+    world.commits = False
+    late = world.send(sync("a", 1, {"a": b"all"}))
+    other = world.send(join(new="b"))
+    world.pass_time(SESSION_MS)
+    assert world.error_of(late) is None
+    world.commit_all()
+    assert world.error_of(late) is ErrorCode.UNKNOWN_MEMBER_ID
+    generation = joined(world, other).generation_id
+    taken = world.send(sync("b", generation, {"b": b"all"}))
+    world.commit_all()
+    assert assigned(world, taken).assignment == b"all"
 
 
 @pytest.mark.feature("E14")
