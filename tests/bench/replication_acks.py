@@ -37,6 +37,7 @@ def bench_acks(cluster: ReplicatedCluster, *, runs: int, where: str) -> list[Row
         row.extra = {
             "leader_us_per_request": one["leader"],
             "follower_us_per_request": one["follower"],
+            "fetches_per_request": one["fetches"],
             "load_late_ms": one["late"],
         }
         rows.append(row)
@@ -56,12 +57,13 @@ def _latencies(cluster: ReplicatedCluster, acks: int) -> dict[str, float]:
     settle(cluster, topic, 1)
     try:
         plan = _plan(cluster, topic, acks, SECONDS)
-        before = cluster.cpu()
+        fetched, before = cluster.fetches(LEADER), cluster.cpu()
         with started(plan) as load:
             paced = paced_of(load)
         spent = {
             one: 1e6 * (cpu - before[one]) / plan.requests for one, cpu in cluster.cpu().items()
         }
+        fetches = (cluster.fetches(LEADER) - fetched) / plan.requests
     finally:
         cluster.delete_topic(topic)
     took = paced.took_ms[RATE_S // 2 :]  # without the first half second
@@ -71,6 +73,7 @@ def _latencies(cluster: ReplicatedCluster, acks: int) -> dict[str, float]:
         "p999": percentile(took, 0.999),
         "late": paced.late_ms_max,
         "leader": spent[LEADER],
+        "fetches": fetches,
         "follower": statistics.mean(spent[one] for one in FOLLOWERS),
     }
 

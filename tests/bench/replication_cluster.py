@@ -4,7 +4,9 @@ by hand.
 
 import contextlib
 import os
+import re
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,7 @@ LEADER: Final = 1
 FOLLOWERS: Final = (2, 3)
 _WAIT_S: Final = 60.0
 _POLL_S: Final = 0.02
+_FETCHES: Final = re.compile(r'tidemark_request_seconds_count\{[^}]*request="Fetch"[^}]*\} (\S+)')
 
 
 class ReplicatedCluster:
@@ -47,6 +50,13 @@ class ReplicatedCluster:
     def cpu(self, numbers: Sequence[int] = BROKERS) -> dict[int, float]:
         """CPU seconds of these brokers so far."""
         return {number: cpu_seconds(self.pid(number)) for number in numbers}
+
+    def fetches(self, number: int) -> int:
+        """Fetch requests that a broker has answered so far."""
+        address = self.cluster.layout.http_address(self.cluster.layout.member(self.name(number)))
+        page = urllib.request.urlopen(f"http://{address}/metrics").read().decode()
+        found = _FETCHES.search(page)
+        return int(float(found[1])) if found else 0
 
     def log_bytes(self, number: int, topic: str) -> int:
         """What a broker has of a topic, all segments."""
