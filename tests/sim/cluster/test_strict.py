@@ -26,7 +26,7 @@ from sim.mutations import changed
 from sim.run import TESTS
 
 LENGTH_MS: Final = 1_500
-SEEDS: Final = range(1, 4)
+SEEDS: Final = (1, 3, 5)
 BROKEN: Final = "a promise of this test"
 WORLDS: Final = {
     "cluster": partial(run_seed, options=Options(length_ms=LENGTH_MS)),
