@@ -107,11 +107,12 @@ def _trace_leader() -> None:
 def _trace_follower() -> None:
     apply = fetcher.LeaderFetcher._apply
 
-    def traced(follower: Any, hosted: HostedPartition, result: Any, records: Any) -> Any:
+    def traced(follower: Any, key: Any, hosted: HostedPartition, *answer: Any) -> Any:
+        _, records, _ = answer
         if not records:
-            return apply(follower, hosted, result, records)
+            return apply(follower, key, hosted, *answer)
         began = time.monotonic()
-        problem = apply(follower, hosted, result, records)
+        problem = apply(follower, key, hosted, *answer)
         end, here = hosted.partition.log_end, hosted.partition.broker_id
         if hosted.partition.role is Role.FOLLOWER:
             number = hosted.topic_partition.partition

@@ -334,7 +334,7 @@ def _with_small_slices_read(parts: Sequence[Part]) -> Sequence[Part]:
         if isinstance(part, tuple):
             file, position, length = part
             data = None
-            if 0 < length <= min(SLICE_READ_BYTES_MAX, left) and isinstance(file, OsFile):
+            if 0 < length <= SLICE_READ_BYTES_MAX and length <= left and isinstance(file, OsFile):
                 data = file.read_resident(position, length)
             if data is None:
                 if pieces:

@@ -192,12 +192,13 @@ class Log:
         but to be written. Return how many. ``records`` has them one behind the other. Raises as
         ``append``.
         """
-        segment = self._segments.active
-        count = segment.fitting(infos, self.log_end, self._epochs.written, self.config)
+        segment, count = self._segments.active, len(infos)
+        if count > 1:
+            count = segment.fitting(infos, self.log_end, self._epochs.written, self.config)
         if count < 2 or self._shared.fence_error is not None:
             self.append((records[: infos[0].size_bytes],), infos[0], now_ms)
             return 1
-        size_bytes = sum(info.size_bytes for info in infos[:count])
+        size_bytes = sum([info.size_bytes for info in infos[:count]])
         self._chain.write(segment, (records[:size_bytes],), size_bytes)
         for info in infos[:count]:
             self._took(segment, info, now_ms)

@@ -131,7 +131,11 @@ def framed(header: RequestHeader, body: Sequence[Part]) -> list[Part]:
 
 def bytes_in(parts: Sequence[Part]) -> int:
     """Return the number of bytes of these pieces that are in memory."""
-    return sum(len(part) for part in parts if isinstance(part, bytes))
+    size_bytes = 0
+    for part in parts:
+        if not isinstance(part, tuple):
+            size_bytes += len(part)
+    return size_bytes
 
 
 def weave(pieces: Sequence[bytes], slices: Sequence[Sequence[Part]]) -> list[Part]:
