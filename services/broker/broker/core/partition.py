@@ -358,9 +358,10 @@ class Partition:
 
     def judge_fetch(self, fetch: FollowerFetch, leader_epoch_expected: int) -> FollowerRead:
         """Decide about a follower's fetch. Changes nothing."""
-        refused = self.epoch_refused(leader_epoch_expected)
-        if refused is not None:
-            return FollowerRead(refused.error_code, None)
+        if self.role is not LEADER or leader_epoch_expected != self.leader_epoch:
+            refused = self.epoch_refused(leader_epoch_expected)
+            if refused is not None:
+                return FollowerRead(refused.error_code, None)
         if not self.replica_set.is_follower(fetch):
             return FollowerRead(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
         return self.bounds.judge_end(fetch.last_fetched_epoch, fetch.log_end)

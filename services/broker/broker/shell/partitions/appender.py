@@ -286,14 +286,13 @@ class PartitionAppender:
         plans, problem = admit_replicated(hosted, records, leader_epoch)
         if problem == CRC_MISMATCH:
             self._counters.crc_errors_replication += 1
-        if [plan for plan in plans if plan.control is not None]:
-            log.expect_room()  # for the index of aborted transactions
-        position = 0
-        while plans:
-            count = log.append_run(records[position:], plans, now_ms)
-            partition.replicated(plans[:count], now_ms)
-            position += sum([plan.size_bytes for plan in plans[:count]])
-            plans = plans[count:]
+        position, left = 0, plans
+        while left:
+            count = log.append_run(records[position:], left, now_ms)
+            taken, left = left[:count], left[count:]
+            partition.replicated(taken, now_ms)
+            for plan in taken:
+                position += plan.size_bytes
         if partition.producers.newly_aborted:
             log.index_aborted()
         if position:

@@ -28,7 +28,7 @@ def admit_replicated(
     hosted: HostedPartition, records: memoryview, leader_epoch: int
 ) -> tuple[list[AppendPlan], str | None]:
     """Return the batches that may be appended, in order, and the reason why those after them may
-    not.
+    not. Raises DiskError if there is no room for what a control batch may change besides.
     """
     plans: list[AppendPlan] = []
     plan: AppendPlan | None = None
@@ -51,6 +51,7 @@ def admit_replicated(
             return plans, CRC_MISMATCH
         control = None
         if header.attributes & CONTROL_BIT:
+            hosted.log.expect_room()  # for the index of aborted transactions
             try:
                 control = read_control(records[position : position + size], header)
             except RecordsError as problem:

@@ -32,8 +32,7 @@ def make_room(hosted: HostedPartition, records: memoryview) -> None:
     """Let an empty log begin with the leader's batch that contains its start. The log start follows
     the leader's again once the batch is appended. Raises DiskError.
     """
-    bounds = hosted.partition.bounds
-    if bounds.log_start == bounds.log_end and len(records) >= HEADER_BYTES:
+    if len(records) >= HEADER_BYTES:
         header = read_header(records)
         if hosted.partition.starts_within(header):
             _restart(hosted, header.base_offset)

@@ -300,7 +300,7 @@ class LeaderFetcher:
         now, or None. ``now_ms`` is wall time.
         """
         parts, partition = self._parts, hosted.partition
-        _, error_code, high_watermark, _, log_start, diverging, *_ = result
+        _, error_code, high_watermark, _, log_start, diverging = result[:6]
         if error_code:
             return self._apply_error(hosted, result)
         if diverging is not None:
@@ -310,7 +310,8 @@ class LeaderFetcher:
         if records:
             if parts.throttle.names(hosted):
                 parts.throttle.fetched(hosted, len(records), self._clock.now_ms())
-            make_room(hosted, records)
+            if partition.bounds.log_end == partition.bounds.log_start:
+                make_room(hosted, records)
             epoch = partition.leader_epoch
             problem = parts.appender.append_replicated(hosted, records, epoch, now_ms)
         self._plan.set_committed_end(key, high_watermark)
