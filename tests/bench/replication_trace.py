@@ -107,12 +107,11 @@ def _trace_leader() -> None:
 def _trace_follower() -> None:
     apply = fetcher.LeaderFetcher._apply
 
-    def traced(follower: Any, key: Any, hosted: HostedPartition, *answer: Any) -> Any:
-        _, records, _ = answer
+    def traced(follower: Any, hosted: HostedPartition, result: Any, records: Any, now: Any) -> Any:
         if not records:
-            return apply(follower, key, hosted, *answer)
+            return apply(follower, hosted, result, records, now)
         began = time.monotonic()
-        problem = apply(follower, key, hosted, *answer)
+        problem = apply(follower, hosted, result, records, now)
         end, here = hosted.partition.log_end, hosted.partition.broker_id
         if hosted.partition.role is Role.FOLLOWER:
             number = hosted.topic_partition.partition

@@ -111,11 +111,21 @@ class ReplicaFetcher:
             followed.asked = None
             self._forgotten.append(key)
 
-    def set_committed_end(self, key: PartitionKey, high_watermark: int) -> None:
-        """Store the leader's high watermark from a reply."""
+    def took(self, key: PartitionKey, high_watermark: int) -> None:
+        """Note what a reply had for a partition: the leader's high watermark and perhaps records.
+        The partition is sent again only if its position changed.
+        """
         followed = self._followed.get(key)
-        if followed is not None:
-            followed.committed_end = high_watermark
+        if followed is None:
+            return
+        followed.committed_end = high_watermark
+        asked, bounds = followed.asked, followed.partition.bounds
+        if (
+            asked is None
+            or bounds.log_end != asked.fetch_offset
+            or bounds.log_start != asked.log_start_offset
+        ):
+            self.moved(key)
 
     def hold(self, keys: Iterable[PartitionKey], until: InstantMs) -> None:
         """Throttle partitions until ``until``. Those in sync are never left out."""

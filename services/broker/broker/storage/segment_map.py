@@ -260,9 +260,10 @@ class SegmentMap:
 
     def _position(self, segment: Segment, offset: int) -> int:
         """Return the position of the first batch that ends at ``offset`` or later."""
-        if segment is self.active:
+        recent = self.recent
+        if segment is self.active and recent and offset >= recent[0][0]:
             next_position = -1
-            for first, last, position in reversed(self.recent):
+            for first, last, position in reversed(recent):
                 if last < offset:
                     return next_position if next_position >= 0 else segment.size_bytes
                 if first <= offset:

@@ -121,8 +121,8 @@ def test_one_in_sync_is_never_held() -> None:
     made = fetcher(0, 1)
     made.request(NOW)
     made.answered(0)
-    made.set_committed_end(key(0), 0)  # type: ignore[arg-type]
-    made.set_committed_end(key(1), 1)  # type: ignore[arg-type]
+    made.took(key(0), 0)  # type: ignore[arg-type]
+    made.took(key(1), 1)  # type: ignore[arg-type]
     made.hold([key(0), key(1)], InstantMs(NOW + 100))  # type: ignore[list-item]
     assert asked(made.request(NOW)) == [0]
     made.add(made.partition(key(0)))  # type: ignore[arg-type]  # anew: nothing is known of it

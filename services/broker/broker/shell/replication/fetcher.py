@@ -274,7 +274,7 @@ class LeaderFetcher:
             self._back_off(key, hosted, "its log directory takes no writes")
             return
         try:
-            problem = self._apply(key, hosted, result, records, now_ms)
+            problem = self._apply(hosted, result, records, now_ms)
         except DiskError as failure:
             self._parts.disks.fence_directory(hosted.manager, failure)
             self._back_off(key, hosted, f"its log directory took nothing: {failure}")
@@ -282,15 +282,14 @@ class LeaderFetcher:
             self._parts.disks.note_damage(hosted, damage)
             self._back_off(key, hosted, "its log is damaged")
         else:
-            if problem is None:
-                self._failures.pop(key, None)
-                self._plan.moved(key)
-            else:
+            self._plan.took(key, result.high_watermark)
+            if problem is not None:
                 self._back_off(key, hosted, problem)
+            elif self._failures:
+                self._failures.pop(key, None)
 
     def _apply(
         self,
-        key: PartitionKey,
         hosted: HostedPartition,
         result: FetchPartitionResult,
         records: memoryview | None,
@@ -314,7 +313,6 @@ class LeaderFetcher:
                 make_room(hosted, records)
             epoch = partition.leader_epoch
             problem = parts.appender.append_replicated(hosted, records, epoch, now_ms)
-        self._plan.set_committed_end(key, high_watermark)
         if partition.leader_told(high_watermark) and parts.on_readable is not None:
             parts.on_readable(hosted)
         if log_start > partition.bounds.log_start:
