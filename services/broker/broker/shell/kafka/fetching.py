@@ -116,7 +116,8 @@ class Fetch:
                 failed = True
                 reads.append(Read(key, None, _NOTHING._replace(error_code=hosted), cached))
                 continue
-            outcome = self._read_one(hosted, want, max(0, min(want.bytes_max, left)))
+            room = want.bytes_max if want.bytes_max < left else max(0, left)
+            outcome = self._read_one(hosted, want, room)
             found = outcome.read
             if found is not None:
                 # Storage returns a first batch whole, however large; that is for the first
