@@ -193,7 +193,7 @@ class KernelSent(OsFile):
         ([(7, 100), (3, SLICE_READ_BYTES_MAX)], 0),
         ([(7, SLICE_READ_BYTES_MAX + 1)], 1),
         ([(0, SLICE_READ_BYTES_MAX)] * (READ_BYTES_MAX // SLICE_READ_BYTES_MAX + 2), 2),
-        ([(0, 9), (9, 50_000), (1, 9)], 1),
+        ([(0, 9), (9, SLICE_READ_BYTES_MAX + 9), (1, 9)], 1),
     ],
 )
 def test_small_slices_are_sent_with_what_is_around_them(
