@@ -126,3 +126,5 @@ class LeaderEpochs:
         """Assert the invariant."""
         assert self._epochs == sorted(set(self._epochs)), self.entries()
         assert self._starts == sorted(self._starts), self.entries()
+        latest = (self._epochs[-1], self._starts[-1]) if self._starts else (NO_EPOCH, _NEVER)
+        assert (self.latest, self.latest_start) == latest, self.entries()
