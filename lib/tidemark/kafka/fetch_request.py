@@ -49,6 +49,8 @@ _PARTITION_V9: Final = struct.Struct(">iiqqi")
 _PARTITION_V12: Final = struct.Struct(">iiqiqi")
 _OF_REPLICA: Final = struct.Struct(">BBBqBBq")
 """Both tagged fields of a Tidemark replica's partition, each with its number and length."""
+_PARTITION_OF_REPLICA: Final = struct.Struct(">iiqiqiBBBqBBq")
+"""A whole partition of a Tidemark replica."""
 
 
 class FetchPartition(NamedTuple):
@@ -307,6 +309,17 @@ def _request_tags(version: int, request: FetchRequest) -> bytes:
 
 def _write_partition(version: int, partition: FetchPartition) -> bytes:
     index, epoch, offset, last_epoch, log_start, most, directory, high_watermark, synced = partition
+    if (
+        version >= HIGH_WATERMARK_FROM
+        and synced != SYNCED_END_UNKNOWN
+        and high_watermark != HIGH_WATERMARK_UNSUPPORTED
+        and directory == ZERO_UUID
+    ):
+        known, tag, size, synced_tag, synced_size = _TAGS_OF_REPLICA
+        return _PARTITION_OF_REPLICA.pack(
+            index, epoch, offset, last_epoch, log_start, most,
+            known, tag, size, high_watermark, synced_tag, synced_size, synced,
+        )  # fmt: skip
     if version >= FLEXIBLE_FROM:
         fixed = _PARTITION_V12.pack(index, epoch, offset, last_epoch, log_start, most)
         tags = []

@@ -18,12 +18,14 @@ from tidemark.kafka.primitives import (
     ZERO_UUID,
     Buffer,
     Encoding,
+    MalformedRequestError,
     NodeEndpoint,
     guarded,
     node_endpoints_bytes,
     read_node_endpoints,
     read_tags,
     read_uuid,
+    read_uvarint,
     tags_bytes,
     uvarint,
 )
@@ -226,7 +228,7 @@ def read_fetch_response(body: memoryview, version: int) -> FetchResponse:
         (throttle_time_ms,) = INT32.unpack_from(body, 0)
         position = 4
     topic_count, position = encoding.read_count(body, position)
-    read_partition = _read_compact if encoding.flexible else _read_plain
+    read_partitions = _read_compact_partitions if encoding.flexible else _read_plain_partitions
     topics = []
     for _ in range(topic_count):
         topic, topic_id = "", ZERO_UUID
@@ -235,10 +237,7 @@ def read_fetch_response(body: memoryview, version: int) -> FetchResponse:
         else:
             topic, position = encoding.read_string(body, position)
         count, position = encoding.read_count(body, position)
-        partitions = []
-        for _ in range(count):
-            partition, position = read_partition(body, position, version)
-            partitions.append(partition)
+        partitions, position = read_partitions(body, position, count, version)
         position = encoding.skip_tags(body, position)
         topics.append(FetchedTopic(topic, topic_id, partitions))
     endpoints: list[NodeEndpoint] = []
@@ -249,28 +248,52 @@ def read_fetch_response(body: memoryview, version: int) -> FetchResponse:
     return FetchResponse(throttle_time_ms, error_code, session_id, topics, endpoints)
 
 
-def _read_compact(body: memoryview, position: int, version: int) -> tuple[FetchedPartition, int]:
-    index, error, high, stable, start = _RESULT_V5.unpack_from(body, position)
-    position += _RESULT_V5.size
-    aborted = None
-    if body[position] == 0:
-        position += 1
-    else:
-        aborted, position = _read_aborted(body, position, COMPACT)
-    (preferred,) = INT32.unpack_from(body, position)
-    records, position = COMPACT.read_nullable_view(body, position + 4)
-    diverging = leader = None
-    if body[position] == 0:
-        position += 1
-    else:
-        tags, position = read_tags(body, position)
-        diverging = _DIVERGING.unpack_from(tags[0], 0) if 0 in tags else None
-        leader = _LEADER.unpack_from(tags[1], 0) if 1 in tags else None
-    size = -1 if records is None else len(records)
-    result = FetchPartitionResult._make(
-        (index, error, high, stable, start, diverging, leader, aborted, preferred, size)
-    )
-    return FetchedPartition(result, records), position
+def _read_compact_partitions(
+    body: memoryview, position: int, count: int, version: int
+) -> tuple[list[FetchedPartition], int]:
+    """Read partitions of a compact response, whose layout does not depend on ``version``."""
+    partitions = []
+    unpack_from, body_bytes = _COMPACT_HEAD.unpack_from, len(body)
+    new = tuple.__new__  # a NamedTuple's own constructor takes twice as long
+    for _ in range(count):
+        index, error, high, stable, start, aborted_count, preferred = unpack_from(body, position)
+        aborted: list[tuple[int, int]] | None = None
+        if aborted_count <= 1:
+            position += _COMPACT_HEAD.size
+            aborted = [] if aborted_count else None
+        else:
+            aborted, position = _read_aborted(body, position + _RESULT_V5.size, COMPACT)
+            (preferred,) = INT32.unpack_from(body, position)
+            position += INT32.size
+        size, position = read_uvarint(body, position)
+        size -= 1
+        records = None
+        if size >= 0:
+            if size > body_bytes - position:
+                raise MalformedRequestError(f"records of {size} bytes are cut short")
+            records = body[position : position + size]
+            position += size
+        diverging = leader = None
+        if body[position] == 0:
+            position += 1
+        else:
+            tags, position = read_tags(body, position)
+            diverging = _DIVERGING.unpack_from(tags[0], 0) if 0 in tags else None
+            leader = _LEADER.unpack_from(tags[1], 0) if 1 in tags else None
+        fields = (index, error, high, stable, start, diverging, leader, aborted, preferred, size)
+        result = new(FetchPartitionResult, fields)
+        partitions.append(new(FetchedPartition, (result, records)))
+    return partitions, position
+
+
+def _read_plain_partitions(
+    body: memoryview, position: int, count: int, version: int
+) -> tuple[list[FetchedPartition], int]:
+    partitions = []
+    for _ in range(count):
+        partition, position = _read_plain(body, position, version)
+        partitions.append(partition)
+    return partitions, position
 
 
 def _read_plain(body: memoryview, position: int, version: int) -> tuple[FetchedPartition, int]:

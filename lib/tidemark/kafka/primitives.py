@@ -117,6 +117,9 @@ def read_compact_nullable_count(buffer: memoryview, position: int) -> tuple[int,
 
 def read_compact_count(buffer: memoryview, position: int) -> tuple[int, int]:
     """Read the length of a compact array that may not be null."""
+    value = buffer[position]
+    if 0 < value < 0x80 and value <= len(buffer) - position:  # nearly always
+        return value - 1, position + 1
     value, position = read_uvarint(buffer, position)
     if value == 0:
         raise MalformedRequestError("null array where null is not allowed")

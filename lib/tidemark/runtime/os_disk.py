@@ -158,6 +158,8 @@ class OsFile:
 
         Checks one byte every 128 KB, and the last. True if the file system does not support it.
         """
+        if not self.disk.probes:
+            return True
         probe = self._probe
         if probe is None:
             probe = self._probe = bytearray(1)
@@ -173,6 +175,7 @@ class OsFile:
             return False
         except OSError as error:
             if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
+                self.disk.probes = False
                 return True
             raise _disk_error(self.path, error) from error
 
@@ -182,15 +185,14 @@ class OsFile:
         where the file system does not support RWF_NOWAIT.
         """
         data = bytearray(length)
+        flags = os.RWF_NOWAIT if self.disk.probes else 0
         try:
-            got = os.preadv(self.descriptor, (data,), position, os.RWF_NOWAIT)
+            got = os.preadv(self.descriptor, (data,), position, flags)
         except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            if not flags or error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 return None
-            try:
-                got = os.preadv(self.descriptor, (data,), position)
-            except OSError:
-                return None
+            self.disk.probes = False
+            return self.read_resident(position, length)
         return data if got == length else None
 
     def close(self) -> None:
@@ -214,6 +216,8 @@ class OsDisk:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = os.path.abspath(root)
+        self.probes = True
+        """True unless its file system does not tell whether pages are in memory (tmpfs)."""
         self._lock = -1
         self.make_directory("")
 

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from tidemark.runtime.os_disk import OsFile
 from tidemark.storage.disk import DiskError, File
@@ -35,10 +35,12 @@ COPY_BYTES_MAX: Final = 64 * 1024
 """Bytes copied at a time from a file without a descriptor (in-memory disks)."""
 
 
-SLICE_READ_BYTES_MAX: Final = 16 * 1024
+SLICE_READ_BYTES_MAX: Final = 64 * 1024
 """Size up to which a slice is read into memory and sent with the bytes around it by one call."""
 READ_BYTES_MAX: Final = 256 * 1024
 """Bytes of one answer that are read so."""
+PIECES_MAX: Final = 512
+"""Pieces that one call sends; more are joined first."""
 
 Part = bytes | tuple[File, int, int]
 """Bytes, or a slice of a file: position and length."""
@@ -147,7 +149,11 @@ class SendQueue:
             return
         idle = not self._queue and not self._in_thread
         if idle:
-            parts = _with_small_slices_read(parts)
+            read, is_whole = _with_small_slices_read(parts)
+            if is_whole:
+                self._send_pieces(cast("list[bytes | bytearray]", read))
+                return
+            parts = _joined(read)
         sliced_bytes = 0
         for part in parts:
             if isinstance(part, tuple):
@@ -163,6 +169,26 @@ class SendQueue:
             self._pump_next_turn()
         else:
             self._pump()
+
+    def _send_pieces(self, pieces: list[bytes | bytearray]) -> None:
+        """Send pieces by one call, and queue what the socket does not take."""
+        if len(pieces) > PIECES_MAX:
+            pieces = [b"".join(pieces)]
+        try:
+            sent = self._socket.sendmsg(pieces)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._break(error.strerror or str(error))
+            return
+        self.sent_bytes += sent
+        if sent == sum(map(len, pieces)):
+            self._on_drained()
+            return
+        rest = memoryview(b"".join(pieces))[sent:]
+        self._queue.append(rest)
+        self.queued_bytes += len(rest)
+        self._watch()
 
     def close(self) -> None:
         """Drop the queue with its files, and close the descriptor; idempotent."""
@@ -323,29 +349,43 @@ class SendQueue:
         self._on_broken(reason)
 
 
-def _with_small_slices_read(parts: Sequence[Part]) -> Sequence[Part]:
-    """Return the parts with small slices in memory, joined with the bytes around them. A copy of a
-    few KB costs less than sendfile with the calls around it, and the receiver is woken once.
+def _with_small_slices_read(
+    parts: Sequence[Part],
+) -> tuple[list[Part | bytearray], bool]:
+    """Return the parts with small slices read, and whether all of them are in memory now. A copy of
+    some KB costs less than sendfile with the calls around it, and the receiver is woken once.
     """
+    read: list[Part | bytearray] = []
+    left, is_whole = READ_BYTES_MAX, True
+    for part in parts:
+        if not isinstance(part, tuple):
+            read.append(part)
+            continue
+        file, position, length = part
+        data = None
+        if 0 < length <= SLICE_READ_BYTES_MAX and length <= left and isinstance(file, OsFile):
+            data = file.read_resident(position, length)
+        if data is None:
+            read.append(part)
+            is_whole = False
+        else:
+            read.append(data)
+            left -= length
+    return read, is_whole
+
+
+def _joined(parts: Sequence[Part | bytearray]) -> list[Part]:
+    """Return the parts with the bytes between two slices in one piece."""
     joined: list[Part] = []
     pieces: list[bytes | bytearray] = []
-    left = READ_BYTES_MAX
     for part in parts:
-        if isinstance(part, tuple):
-            file, position, length = part
-            data = None
-            if 0 < length <= min(SLICE_READ_BYTES_MAX, left) and isinstance(file, OsFile):
-                data = file.read_resident(position, length)
-            if data is None:
-                if pieces:
-                    joined.append(b"".join(pieces))
-                    pieces = []
-                joined.append(part)
-                continue
-            left -= length
-            pieces.append(data)
-        else:
+        if not isinstance(part, tuple):
             pieces.append(part)
+            continue
+        if pieces:
+            joined.append(b"".join(pieces))
+            pieces = []
+        joined.append(part)
     if pieces:
         joined.append(b"".join(pieces))
     return joined

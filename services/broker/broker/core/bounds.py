@@ -40,6 +40,9 @@ class FollowerRead(NamedTuple):
     """(leader epoch, end): where the logs last agree, as far as the leader can say."""
 
 
+_GOES_ON: Final = FollowerRead(ErrorCode.NONE, None)
+
+
 class LogBounds:
     """Bounds of one replica's log. Invariant: log_start <= high_watermark <= log_end, and
     synced_end <= log_end.
@@ -105,14 +108,19 @@ class LogBounds:
     @property
     def last_epoch(self) -> int:
         """Leader epoch of the last record; NO_LAST_EPOCH if there is none."""
-        if self.log_end == self.log_start:
+        epochs, log_end = self._epochs, self.log_end
+        if log_end == self.log_start:
             return NO_LAST_EPOCH
-        return int(self._epochs.epoch_of(self.log_end - 1))
+        return epochs.latest if log_end > epochs.latest_start else epochs.epoch_of(log_end - 1)
 
     def judge_end(self, follower_epoch: int, follower_end: int) -> FollowerRead:
         """Decide, as leader, whether a log that ends at ``follower_end``, with a last record of
         ``follower_epoch``, may go on there (KIP-595).
         """
+        if follower_epoch == self._epochs.latest and (
+            self.log_start <= follower_end <= self.log_end
+        ):
+            return _GOES_ON  # nearly always
         if follower_epoch != NO_LAST_EPOCH:
             epoch, end = self._epochs.end_offset_for(follower_epoch, self.log_end)
             if end == NO_OFFSET:
@@ -121,7 +129,7 @@ class LogBounds:
                 return FollowerRead(ErrorCode.NONE, (epoch, end))
         if not self.log_start <= follower_end <= self.log_end:
             return FollowerRead(ErrorCode.OFFSET_OUT_OF_RANGE, None)
-        return FollowerRead(ErrorCode.NONE, None)
+        return _GOES_ON
 
     def truncation_for(self, leader_epoch: int, end: int) -> int:
         """Return the offset to truncate to, as follower, if the leader's log agrees with this one

@@ -4,7 +4,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tidemark.model.errors import ErrorCode
 
-from broker.core.partition import Partition, Role
+from broker.core.partition import Partition
+from broker.core.role import LEADER
 
 
 class HasPartition(Protocol):
@@ -28,7 +29,7 @@ class CommitWait(NamedTuple, Generic[HostedT]):
     @classmethod
     def of(cls, hosted: HostedT, end: int) -> "CommitWait[HostedT]":
         """Return the wait for records that have just been appended."""
-        return cls(hosted, end, hosted.partition.leader_epoch)
+        return tuple.__new__(cls, (hosted, end, hosted.partition.leader_epoch))
 
     @property
     def is_lost(self) -> bool:
@@ -36,7 +37,7 @@ class CommitWait(NamedTuple, Generic[HostedT]):
         offsets reused.
         """
         partition = self.hosted.partition
-        return partition.role is not Role.LEADER or partition.leader_epoch != self.leader_epoch
+        return partition.role is not LEADER or partition.leader_epoch != self.leader_epoch
 
     @property
     def is_committed(self) -> bool:

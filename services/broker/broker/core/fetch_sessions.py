@@ -28,6 +28,7 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
+NO_ERROR: Final = int(ErrorCode.NONE)
 
 PartitionKey = tuple[str, bytes, int]
 """Topic name ('' if requested by id), topic id (16 zero bytes if requested by name), partition."""
@@ -86,10 +87,11 @@ class CachedPartition(Generic[Wanted]):
         """True if the reply must contain this partition; stores the state that it then sends."""
         changed = (
             records_bytes > 0
-            or error_code != ErrorCode.NONE
-            or not self.was_sent(high_watermark, log_start)
+            or error_code != NO_ERROR
+            or high_watermark != self.high_watermark
+            or log_start != self.log_start
         )
-        self.high_watermark = high_watermark if error_code == ErrorCode.NONE else -1
+        self.high_watermark = high_watermark if error_code == NO_ERROR else -1
         self.log_start = log_start
         return changed
 
@@ -129,9 +131,12 @@ class FetchSession(Generic[Wanted]):
 
     def served(self, keys: Sequence[PartitionKey]) -> None:
         """Move partitions that returned records to the end, so that the others are served first."""
+        partitions = self.partitions
         for key in keys:
-            if key in self.partitions:
-                self.partitions[key].turn = self.next_turn()
+            entry = partitions.get(key)
+            if entry is not None:
+                self._turns += 1
+                entry.turn = self._turns
 
 
 Look = tuple[PartitionKey, Wanted, CachedPartition[Wanted] | None]
@@ -272,7 +277,8 @@ class FetchSessions(Generic[Wanted]):
         """Apply a request's additions, changes and removals."""
         partitions, before = session.partitions, len(session.partitions)
         for cached in session.moved:
-            self._end_idle(cached)
+            if cached.idle_on is not None:
+                self._end_idle(cached)
         for key, want in wanted:
             entry = partitions.get(key)
             if entry is None:
@@ -280,7 +286,8 @@ class FetchSessions(Generic[Wanted]):
                 session.moved[entry] = None
             else:
                 entry.wanted = want
-                self._end_idle(entry)
+                if entry.idle_on is not None:
+                    self._end_idle(entry)
         for key in forgotten:
             dropped = partitions.pop(key, None)
             if dropped is not None:

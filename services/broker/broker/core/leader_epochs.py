@@ -7,9 +7,11 @@ the log end offset.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidemark.model.ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+
+_NEVER: Final = Offset(2**63 - 1)
 
 
 class EpochEntry(NamedTuple):
@@ -25,15 +27,17 @@ class LeaderEpochs:
     Invariant: leader epochs strictly increase, and start offsets never decrease.
     """
 
-    __slots__ = ("_epochs", "_starts", "latest")
+    __slots__ = ("_epochs", "_starts", "latest", "latest_start")
 
     latest: LeaderEpoch
     """Highest epoch of the log; NO_EPOCH in an empty log."""
+    latest_start: Offset
+    """First offset of that epoch; _NEVER in an empty log."""
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        self.latest = NO_EPOCH
+        self.latest, self.latest_start = NO_EPOCH, _NEVER
         self.restore(entries)
 
     def restore(self, entries: Iterable[tuple[int, int]]) -> None:
@@ -79,6 +83,8 @@ class LeaderEpochs:
 
     def epoch_of(self, offset: int) -> LeaderEpoch:
         """Return the epoch of the record at ``offset``; NO_EPOCH below the first."""
+        if offset >= self.latest_start:
+            return self.latest
         above = bisect_right(self._starts, offset)
         return LeaderEpoch(self._epochs[above - 1]) if above else NO_EPOCH
 
@@ -102,6 +108,7 @@ class LeaderEpochs:
             return False
         del self._epochs[: below - 1], self._starts[: below - 1]
         self._starts[0] = offset
+        self._settle()
         return True
 
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -113,8 +120,11 @@ class LeaderEpochs:
 
     def _settle(self) -> None:
         self.latest = LeaderEpoch(self._epochs[-1]) if self._epochs else NO_EPOCH
+        self.latest_start = Offset(self._starts[-1]) if self._starts else _NEVER
 
     def check(self) -> None:
         """Assert the invariant."""
         assert self._epochs == sorted(set(self._epochs)), self.entries()
         assert self._starts == sorted(self._starts), self.entries()
+        latest = (self._epochs[-1], self._starts[-1]) if self._starts else (NO_EPOCH, _NEVER)
+        assert (self.latest, self.latest_start) == latest, self.entries()

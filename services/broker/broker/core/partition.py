@@ -16,7 +16,7 @@ The state is in parts: ``LogBounds`` (where the log stands), ``ReplicaSet`` (ISR
 ``Commitment`` (high watermark) and ``Admission`` (producers). Role and leader epoch are here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tidemark.codec.control_record import ControlRecord
@@ -49,7 +49,15 @@ from broker.core.leader_epochs import LeaderEpochs
 from broker.core.producers import Ended, ProducerTable
 from broker.core.replica_progress import FollowerFetch as FollowerFetch
 from broker.core.replica_set import ReplicaSet
-from broker.core.role import FAILED, FENCED, NOT_FOLLOWER, NOT_LEADER, UNKNOWN_EPOCH
+from broker.core.role import (
+    FAILED,
+    FENCED,
+    FOLLOWER,
+    LEADER,
+    NOT_FOLLOWER,
+    NOT_LEADER,
+    UNKNOWN_EPOCH,
+)
 from broker.core.role import Role as Role
 
 _STORAGE: Final = Refusal(
@@ -167,7 +175,7 @@ class Partition:
 
         ``leader_epoch_expected`` -1: any. ``now_ms`` is wall time.
         """
-        if self.role is not Role.LEADER:
+        if self.role is not LEADER:
             return FAILED if self.role is Role.FAILED else NOT_LEADER
         if leader_epoch_expected != -1 and leader_epoch_expected != self.leader_epoch:
             return FENCED if leader_epoch_expected < self.leader_epoch else UNKNOWN_EPOCH
@@ -177,23 +185,23 @@ class Partition:
         if decided is not None:
             return decided
         first = self.bounds.log_end
-        by_broker = self.limits.log_append_time
-        return AppendPlan(
-            first,
-            first + header.last_offset_delta,
-            now_ms if by_broker else header.max_timestamp,
-            self.leader_epoch,
-            size_bytes,
-            header,
-            now_ms if by_broker else NO_TIMESTAMP,
+        timestamp, appended_ms = header.max_timestamp, NO_TIMESTAMP
+        if self.limits.log_append_time:
+            timestamp = appended_ms = now_ms
+        last = first + header.last_offset_delta
+        # A NamedTuple's own constructor takes twice as long.
+        return tuple.__new__(
+            AppendPlan,
+            (first, last, timestamp, self.leader_epoch, size_bytes, header, appended_ms, None),
         )
 
     def appended(self, plan: AppendPlan, now_ms: int) -> int:
         """Note that the batch is in the log. Return how many bytes became readable by it, 0 while
         the high watermark stays.
         """
-        if self.role is not Role.LEADER:
-            return self._replicated(plan, now_ms)
+        if self.role is not LEADER:
+            self.replicated((plan,), now_ms)
+            return 0
         bounds = self.bounds
         assert plan.first == bounds.log_end, (plan.first, bounds.log_end)
         bounds.log_end = plan.last + 1
@@ -254,15 +262,15 @@ class Partition:
 
     def needs_verification(self, header: BatchHeader) -> bool:
         """Return True if the coordinator must be asked before this batch is admitted (KIP-890)."""
-        return self.role is Role.LEADER and self.admission.needs_verification(header)
+        return self.role is LEADER and self.admission.needs_verification(header)
 
     def epoch_refused(self, leader_epoch_expected: int) -> Refusal | None:
         """Return the refusal of a read or a lookup that names a leader epoch (-1: none), else
         None.
         """
-        if self.role is not Role.LEADER:
+        if self.role is not LEADER:
             return FAILED if self.role is Role.FAILED else NOT_LEADER
-        if leader_epoch_expected in (-1, self.leader_epoch):
+        if leader_epoch_expected == self.leader_epoch or leader_epoch_expected == -1:
             return None
         return FENCED if leader_epoch_expected < self.leader_epoch else UNKNOWN_EPOCH
 
@@ -270,7 +278,7 @@ class Partition:
         """Return the refusal of a consumer's read that an in-sync follower may serve as well
         (KIP-392), else None. Out of the ISR it may stay behind for ever, and its readers with it.
         """
-        if self.role is not Role.FOLLOWER:
+        if self.role is not FOLLOWER:
             return self.epoch_refused(leader_epoch_expected)
         if leader_epoch_expected not in (-1, self.leader_epoch):
             return FENCED if leader_epoch_expected < self.leader_epoch else UNKNOWN_EPOCH
@@ -287,11 +295,11 @@ class Partition:
         """
         if state.leader_epoch < self.leader_epoch or self.role is Role.FAILED:
             return False
-        if self.role is Role.LEADER and state.leader_epoch == self.leader_epoch:
+        if self.role is LEADER and state.leader_epoch == self.leader_epoch:
             if not self.replica_set.update(state, now):
                 return True
         else:
-            self.role = Role.LEADER
+            self.role = LEADER
             self.leader = self.broker_id
             self.leader_epoch = state.leader_epoch
             self.verifications.clear()
@@ -307,7 +315,7 @@ class Partition:
         if state.leader_epoch < self.leader_epoch or self.role is Role.FAILED:
             return False
         assert state.leader != self.broker_id, "a leader follows nobody"
-        self._step_down(Role.FOLLOWER, state.leader, state.leader_epoch)
+        self._step_down(FOLLOWER, state.leader, state.leader_epoch)
         self.replica_set.follow(state)
         return True
 
@@ -350,9 +358,10 @@ class Partition:
 
     def judge_fetch(self, fetch: FollowerFetch, leader_epoch_expected: int) -> FollowerRead:
         """Decide about a follower's fetch. Changes nothing."""
-        refused = self.epoch_refused(leader_epoch_expected)
-        if refused is not None:
-            return FollowerRead(refused.error_code, None)
+        if self.role is not LEADER or leader_epoch_expected != self.leader_epoch:
+            refused = self.epoch_refused(leader_epoch_expected)
+            if refused is not None:
+                return FollowerRead(refused.error_code, None)
         if not self.replica_set.is_follower(fetch):
             return FollowerRead(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
         return self.bounds.judge_end(fetch.last_fetched_epoch, fetch.log_end)
@@ -361,7 +370,7 @@ class Partition:
         """Note that a follower, whose fetch ``judge_fetch`` accepted, has all records below its
         end. Return the bytes that became readable by it.
         """
-        assert self.role is Role.LEADER, str(self)
+        assert self.role is LEADER, str(self)
         counts = self.replica_set.fetched(fetch, self.bounds.log_end, now)
         return self.commitment.move() if counts else 0
 
@@ -372,7 +381,7 @@ class Partition:
         proposal is pending. From here on it is pending. ``live``: epoch of every broker that may be
         in an ISR.
         """
-        if self.role is not Role.LEADER:
+        if self.role is not LEADER:
             return None
         proposal = self.replica_set.propose(
             now,
@@ -392,7 +401,7 @@ class Partition:
         """Take over the controller's answer to a proposal, with the partition's state now, if the
         answer has it. Return the bytes that became readable by it.
         """
-        if self.role is not Role.LEADER or proposal.leader_epoch != self.leader_epoch:
+        if self.role is not LEADER or proposal.leader_epoch != self.leader_epoch:
             return 0
         if state is not None and state.leader_epoch != self.leader_epoch:
             state = None
@@ -413,7 +422,7 @@ class Partition:
         Changes nothing. Offsets may leave gaps: the leader's log is compacted. ``behind``: the
         batch before it, admitted but not appended yet; None: the log's end.
         """
-        if self.role is not Role.FOLLOWER:
+        if self.role is not FOLLOWER:
             return FAILED if self.role is Role.FAILED else NOT_FOLLOWER
         if leader_epoch != self.leader_epoch:
             return FENCED if leader_epoch < self.leader_epoch else UNKNOWN_EPOCH
@@ -424,37 +433,29 @@ class Partition:
             end, epoch_min = self.bounds.log_end, self.bounds.last_epoch
         else:
             end, epoch_min = behind.last + 1, behind.leader_epoch
-        if header.base_offset < end or not (
-            epoch_min <= header.partition_leader_epoch <= leader_epoch
-        ):
+        base, epoch = header.base_offset, header.partition_leader_epoch
+        if base < end or not epoch_min <= epoch <= leader_epoch:
             return _OUT_OF_PLACE
-        first = Offset(header.base_offset)
-        return AppendPlan(
-            first,
-            first + header.last_offset_delta,
-            header.max_timestamp,
-            LeaderEpoch(header.partition_leader_epoch),
-            size_bytes,
-            header,
-            NO_TIMESTAMP,
-            control,
+        last, timestamp = base + header.last_offset_delta, header.max_timestamp
+        return tuple.__new__(
+            AppendPlan, (base, last, timestamp, epoch, size_bytes, header, NO_TIMESTAMP, control)
         )
 
-    def _replicated(self, plan: AppendPlan, now_ms: int) -> int:
-        """Note a batch of the leader. The high watermark stays: it comes with the leader's
-        answers.
+    def replicated(self, plans: Iterable[AppendPlan], now_ms: int) -> None:
+        """Note that batches of the leader are in the log. The high watermark stays: it comes with
+        the leader's answers.
         """
-        bounds = self.bounds
-        assert plan.first >= bounds.log_end, (plan.first, bounds.log_end)
-        bounds.log_end = plan.last + 1
-        self.producers.replay(plan.header, now_ms, plan.control)
-        return 0
+        bounds, producers = self.bounds, self.producers
+        for first, last, _, _, _, header, _, control in plans:
+            assert first >= bounds.log_end, (first, bounds.log_end)
+            bounds.log_end = Offset(last + 1)
+            producers.replay(header, now_ms, control)
 
     def leader_told(self, high_watermark: int) -> bool:
         """Take over the leader's high watermark as far as the records are here. Return True if the
         high watermark moved.
         """
-        return self.role is Role.FOLLOWER and self.bounds.follow(high_watermark)
+        return self.role is FOLLOWER and self.bounds.follow(high_watermark)
 
     def truncation_for(self, leader_epoch: int, end: int) -> int:
         """Return the offset to truncate to, if the leader's log agrees with this one up to ``end``
@@ -464,12 +465,12 @@ class Partition:
 
     def truncated(self, log_end: int, synced_end: int) -> None:
         """Note that the log was cut at ``log_end``, and its epochs and producers with it."""
-        assert self.role is not Role.LEADER, str(self)
+        assert self.role is not LEADER, str(self)
         self.bounds.truncated(log_end, synced_end)
 
     def started_at(self, offset: int) -> None:
         """Note that the log was emptied and begins at ``offset``."""
-        assert self.role is not Role.LEADER, str(self)
+        assert self.role is not LEADER, str(self)
         self.bounds.started_at(offset)
 
     def starts_within(self, header: BatchHeader) -> bool:
@@ -480,7 +481,7 @@ class Partition:
         """Assert the invariants."""
         self.bounds.check()
         assert self.last_stable <= self.bounds.high_watermark, str(self)
-        leads = self.role is Role.LEADER
+        leads = self.role is LEADER
         self.replica_set.check(leads=leads)
         self.commitment.check()
         assert self.commitment.leads == leads, str(self)

@@ -79,11 +79,6 @@ class Step(NamedTuple, Generic[HostedT, PlaceT]):
 _ANSWER_ALL: Final[Step[Any, Any]] = Step(ANSWER)
 
 
-class _Waiting(NamedTuple, Generic[HostedT, PlaceT]):
-    commit: CommitWait[HostedT]
-    place: PlaceT
-
-
 class PendingProduce(Generic[HostedT, PlaceT]):
     """One request on its way to its answer.
 
@@ -99,7 +94,7 @@ class PendingProduce(Generic[HostedT, PlaceT]):
         self._began_at = now
         self._due = now + timeout_ms
         self._under_way = 0
-        self._waiting: list[_Waiting[HostedT, PlaceT]] = []
+        self._waiting: list[tuple[CommitWait[HostedT], PlaceT]] = []
         self.phase: Phase = _TAKING
         self.has_failed = False
         """True if a partition was refused, or its leadership lost. A time-out does not count."""
@@ -113,7 +108,7 @@ class PendingProduce(Generic[HostedT, PlaceT]):
     def appended(self, commit: CommitWait[HostedT], place: PlaceT) -> None:
         """Note a batch that is in the log, and must be committed before it is acknowledged."""
         assert self.phase is _TAKING or self.phase is _APPENDING, self.phase
-        self._waiting.append(_Waiting(commit, place))
+        self._waiting.append((commit, place))
 
     def detour_began(self) -> None:
         """Note an append that happens later."""
@@ -159,10 +154,10 @@ class PendingProduce(Generic[HostedT, PlaceT]):
         failures: list[tuple[PlaceT, ErrorCode]] = []
         left, ends = [], []
         for waiting in self._waiting:
-            commit = waiting.commit
+            commit, place = waiting
             if commit.is_lost:
                 self.has_failed = True
-                failures.append((waiting.place, commit.failure()))
+                failures.append((place, commit.failure()))
             elif not commit.is_committed:
                 left.append(waiting)
                 ends.append((commit.hosted, commit.end))
@@ -173,8 +168,8 @@ class PendingProduce(Generic[HostedT, PlaceT]):
         return Step(PARK, failures, ends, now, self._due - now)
 
     def _answered(self, failures: list[tuple[PlaceT, ErrorCode]]) -> Step[HostedT, PlaceT]:
-        for waiting in self._waiting:
-            failures.append((waiting.place, waiting.commit.failure()))
+        for commit, place in self._waiting:
+            failures.append((place, commit.failure()))
         self._waiting = []
         self.phase = _ANSWERED
         if self._acks != 0:

@@ -227,26 +227,21 @@ class ProducerTable:
 
     def appended(self, header: BatchHeader, base_offset: int, now: int) -> None:
         """Add a batch that ``check`` accepted, and that is in the log from ``base_offset`` on."""
-        producer = self._producers.get(header.producer_id)
+        _, _, _, _, _, attributes, delta, _, max_ms, producer_id, epoch, base, _ = header
+        producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
-        elif header.producer_epoch != producer.producer_epoch:
-            producer.producer_epoch = header.producer_epoch
+            producer = self._producers[producer_id] = _Producer(epoch)
+        elif epoch != producer.producer_epoch:
+            producer.producer_epoch = epoch
             producer.batches = []
         producer.updated_at = now
-        if header.attributes & TRANSACTIONAL_BIT and self.txns.first_of(header.producer_id) is None:
-            self.txns.begin(header.producer_id, base_offset)
-        base = header.base_sequence
-        delta = header.last_offset_delta
+        if attributes & TRANSACTIONAL_BIT and self.txns.first_of(producer_id) is None:
+            self.txns.begin(producer_id, base_offset)
+        last_sequence, last_offset = (base + delta) % _SEQUENCES, base_offset + delta
         batches = producer.batches
         batches.append(
-            ProducedBatch(
-                base,
-                (base + delta) % _SEQUENCES,
-                base_offset,
-                base_offset + delta,
-                header.max_timestamp,
-            )
+            # Made for each batch: a NamedTuple's own constructor takes twice as long.
+            tuple.__new__(ProducedBatch, (base, last_sequence, base_offset, last_offset, max_ms))
         )
         if len(batches) > BATCHES_KEPT:
             del batches[0]
@@ -258,7 +253,9 @@ class ProducerTable:
         ``control`` is the content of a control batch. Batches without sequences (the coordinators'
         own) only begin a transaction.
         """
-        if isinstance(control, OwnerRecord):
+        if control is None and header.base_sequence >= 0 and header.producer_id >= 0:
+            self.appended(header, header.base_offset, now)
+        elif isinstance(control, OwnerRecord):
             self.owner_epoch = max(self.owner_epoch, control.owner_epoch)
         elif header.producer_id < 0:
             return

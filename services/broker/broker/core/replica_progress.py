@@ -68,16 +68,18 @@ class ReplicaProgress:
         """
         if self._standing is not None:
             self._end_standing(self._standing)
-        if fetch.log_end >= leader_end:
+        _, broker_epoch, log_end, synced_end, _, log_start = fetch
+        if log_end >= leader_end:
             self._caught_up_at = now
-        elif fetch.log_end >= self._leader_end_then >= 0:
+        elif log_end >= self._leader_end_then >= 0:
             self._caught_up_at = max(self._caught_up_at, self._fetched_at)
         self._fetched_at = now
         self._leader_end_then = leader_end
-        self.log_end = fetch.log_end
-        self.log_start = fetch.log_start
-        self.synced_end = min(fetch.synced_end, fetch.log_end)
-        self.broker_epoch = max(self.broker_epoch, fetch.broker_epoch)
+        self.log_end = log_end
+        self.log_start = log_start
+        self.synced_end = synced_end if synced_end < log_end else log_end
+        if broker_epoch > self.broker_epoch:
+            self.broker_epoch = broker_epoch
 
     def stands(self, fetch: StandingFetch, leader_end: int) -> bool:
         """Let the last fetch be repeated without being sent. While the leader has no records beyond

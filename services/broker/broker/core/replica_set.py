@@ -139,7 +139,11 @@ class ReplicaSet:
         for member in self.isr.maximal:
             if member != self._broker_id:
                 follower = self.progress.get(member)
-                end = min(end, follower.counted_end(synced=synced) if follower else -1)
+                if follower is None:
+                    return -1
+                counted = follower.synced_end if synced else follower.log_end
+                if counted < end:
+                    end = counted
         return end
 
     # -- the ISR

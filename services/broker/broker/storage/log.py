@@ -168,7 +168,7 @@ class Log:
         DiskFullError, else until the next start. A follower's batch may begin beyond the end: its
         leader's log is compacted.
         """
-        first, last, size_bytes = info.first, info.last, info.size_bytes
+        first, last, max_timestamp, leader_epoch, size_bytes = info[:5]
         assert first >= self.log_end, (first, self.log_end)
         segments = self._segments
         segment = segments.active
@@ -178,9 +178,9 @@ class Log:
             or segment.file is None
             or self._shared.fence_error is not None
             or position + size_bytes > segment.bytes_max
-            or info.max_timestamp > segment.roll_after_timestamp
+            or max_timestamp > segment.roll_after_timestamp
             or last - segment.base_offset > RELATIVE_OFFSET_MAX
-            or info.leader_epoch > self._epochs.written
+            or leader_epoch > self._epochs.written
             or first > self.log_end
         ):
             segment = self._prepare(info, now_ms)
@@ -192,19 +192,20 @@ class Log:
         but to be written. Return how many. ``records`` has them one behind the other. Raises as
         ``append``.
         """
-        segment = self._segments.active
-        count = segment.fitting(infos, self.log_end, self._epochs.written, self.config)
+        segment, count = self._segments.active, len(infos)
+        if count > 1:
+            count = segment.fitting(infos, self.log_end, self._epochs.written, self.config)
         if count < 2 or self._shared.fence_error is not None:
             self.append((records[: infos[0].size_bytes],), infos[0], now_ms)
             return 1
-        size_bytes = sum(info.size_bytes for info in infos[:count])
+        size_bytes = sum([info.size_bytes for info in infos[:count]])
         self._chain.write(segment, (records[:size_bytes],), size_bytes)
         for info in infos[:count]:
             self._took(segment, info, now_ms)
         return count
 
     def _took(self, segment: Segment, info: AnyAppend, now_ms: int) -> None:
-        first, last, max_timestamp, _, size_bytes, *_ = info
+        first, last, max_timestamp, _, size_bytes = info[:5]
         self._segments.recent.append((first, last, segment.size_bytes))
         segment.grew(first, max_timestamp, size_bytes, self.config)
         self.log_end = last + 1

@@ -21,11 +21,13 @@ assert array(_UINT32).itemsize == 4
 class OffsetIndex:
     """The entries of one segment in memory. Invariant: offsets and positions strictly increase."""
 
-    __slots__ = ("loaded", "offsets", "positions", "stale_tail", "written_count")
+    __slots__ = ("last_position", "loaded", "offsets", "positions", "stale_tail", "written_count")
 
     def __init__(self) -> None:
         self.offsets = array(_UINT32)
         self.positions = array(_UINT32)
+        self.last_position = 0
+        """Position of the last entry; 0 without entries, since the first batch needs none."""
         self.written_count = 0
         """Number of entries, from the first, that are in the file."""
         self.stale_tail = False
@@ -40,6 +42,7 @@ class OffsetIndex:
         """Add a batch after all indexed ones."""
         self.offsets.append(relative_offset)
         self.positions.append(position)
+        self.last_position = position
 
     def floor(self, relative_offset: int) -> tuple[int, int]:
         """Return (offset, position) of the last entry not above ``relative_offset``, or (0, 0)."""
@@ -56,11 +59,6 @@ class OffsetIndex:
         above = bisect_right(self.positions, position)
         return (self.offsets[above - 1], self.positions[above - 1]) if above else (0, 0)
 
-    @property
-    def last_position(self) -> int:
-        """Position of the last entry; 0 without entries, since the first batch needs none."""
-        return self.positions[-1] if self.positions else 0
-
     def truncate_to_position(self, position: int) -> None:
         """Remove entries at or beyond ``position``; the file is cut when it is next written."""
         keep = bisect_left(self.positions, position)
@@ -73,6 +71,7 @@ class OffsetIndex:
 
     def _keep(self, count: int) -> None:
         del self.offsets[count:], self.positions[count:]
+        self.last_position = self.positions[-1] if count else 0
         if count < self.written_count:
             self.written_count, self.stale_tail = count, True
 
@@ -103,6 +102,7 @@ class OffsetIndex:
         while keep and positions[keep - 1] >= log_bytes:
             keep -= 1
         index.offsets, index.positions = offsets[:keep], positions[:keep]
+        index.last_position = index.positions[-1] if keep else 0
         index.written_count = keep
         index.loaded = keep > 0
         index.stale_tail = keep * ENTRY_BYTES != len(content)

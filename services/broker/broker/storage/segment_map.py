@@ -201,7 +201,8 @@ class SegmentMap:
         active = self.active
         if offset >= active.base_offset:
             piece = self._piece(active, offset, bytes_max, end if end < log_end else -1)
-            return LogRead((piece,), piece.length) if piece.length else EMPTY_READ
+            # A NamedTuple's own constructor takes twice as long.
+            return tuple.__new__(LogRead, ((piece,), piece[2])) if piece[2] else EMPTY_READ
         return self._read_across(offset, bytes_max, end, log_end)
 
     def _read_across(self, offset: int, bytes_max: int, end: int, log_end: int) -> LogRead:
@@ -255,13 +256,14 @@ class SegmentMap:
         length = limit - position
         if length > bytes_max:
             length = segment.fit(position, bytes_max, limit)
-        return LogSlice(file, position, length if length > 0 else 0)
+        return tuple.__new__(LogSlice, (file, position, length if length > 0 else 0))
 
     def _position(self, segment: Segment, offset: int) -> int:
         """Return the position of the first batch that ends at ``offset`` or later."""
-        if segment is self.active:
+        recent = self.recent
+        if segment is self.active and recent and offset >= recent[0][0]:
             next_position = -1
-            for first, last, position in reversed(self.recent):
+            for first, last, position in reversed(recent):
                 if last < offset:
                     return next_position if next_position >= 0 else segment.size_bytes
                 if first <= offset:

@@ -1,7 +1,7 @@
 """ReplicaFetcher: the content of its requests, their session, and partitions left out."""
 
 from broker.core.replica_fetcher import FetchAsk, ReplicaFetcher
-from tidemark.model.ids import InstantMs
+from tidemark.model.ids import InstantMs, Offset
 from unit.broker.core.replicated import follower
 
 NOW = InstantMs(1_000)
@@ -38,6 +38,24 @@ def test_in_a_session_only_what_moved_is_named() -> None:
     ask = made.request(NOW)
     assert ask is not None
     assert (ask.session_id, ask.session_epoch, asked(ask)) == (77, 1, [1])
+
+
+def test_after_an_answer_only_what_has_another_position_is_named() -> None:
+    made = fetcher(0, 1, 2)
+    made.request(NOW)
+    gained, cleaned = made.partition(key(1)), made.partition(key(2))  # type: ignore[arg-type]
+    assert gained is not None
+    assert cleaned is not None
+    gained.bounds.log_end = Offset(7)
+    cleaned.bounds.log_end = Offset(3)
+    cleaned.bounds.start_moved(3)
+    for number in (0, 1, 2):
+        made.took(key(number), 5)  # type: ignore[arg-type]
+    made.answered(77)
+    assert asked(made.request(NOW)) == [1, 2]
+    made.took(key(1), 6)  # type: ignore[arg-type]  # only the high watermark is new
+    made.answered(77)
+    assert asked(made.request(NOW)) == []
 
 
 def test_a_partition_that_goes_is_forgotten_in_the_session() -> None:
@@ -121,8 +139,8 @@ def test_one_in_sync_is_never_held() -> None:
     made = fetcher(0, 1)
     made.request(NOW)
     made.answered(0)
-    made.set_committed_end(key(0), 0)  # type: ignore[arg-type]
-    made.set_committed_end(key(1), 1)  # type: ignore[arg-type]
+    made.took(key(0), 0)  # type: ignore[arg-type]
+    made.took(key(1), 1)  # type: ignore[arg-type]
     made.hold([key(0), key(1)], InstantMs(NOW + 100))  # type: ignore[list-item]
     assert asked(made.request(NOW)) == [0]
     made.add(made.partition(key(0)))  # type: ignore[arg-type]  # anew: nothing is known of it

@@ -6,6 +6,7 @@ import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tidemark.runtime.os_disk import OsDisk, OsFile, kernel_boot_id, raise_descriptor_limit
@@ -135,6 +136,28 @@ def test_what_was_just_written_is_resident(tmp_path: Path) -> None:
     file.write_at(0, [bytes(200_000)])
     assert file.resident(0, 200_000)
     assert file.resident(199_999, 1)
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_file_system_that_does_not_tell_what_is_resident_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    asked = []
+
+    def preadv(descriptor: int, buffers: Any, position: int, flags: int = 0) -> int:
+        if flags:
+            asked.append(position)
+            raise OSError(code, os.strerror(code))
+        return os.readv(descriptor, buffers)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    disk = OsDisk(tmp_path)
+    file, other = disk.open("f", create=True), disk.open("g", create=True)
+    other.write_at(0, [b"content"])
+    assert file.resident(3, 200_000)
+    assert file.resident(4, 200_000)
+    assert other.read_resident(0, 7) == bytearray(b"content")
+    assert asked == [3]
 
 
 def test_two_processes_may_not_hold_one_directory(tmp_path: Path) -> None:

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 from tidemark.runtime.event_loop import new_event_loop
 from tidemark.runtime.os_disk import OsDisk, OsFile
-from tidemark.runtime.send_queue import READ_BYTES_MAX, SLICE_READ_BYTES_MAX, SendQueue
+from tidemark.runtime.send_queue import (
+    PIECES_MAX,
+    READ_BYTES_MAX,
+    SLICE_READ_BYTES_MAX,
+    SendQueue,
+)
 from tidemark.storage.disk import File
 from tidemark.storage.mem_disk import MemDisk
 from unit.tidemark.runtime.failing_file import FailingFile
@@ -192,8 +197,10 @@ class KernelSent(OsFile):
         ([(7, 100)], 0),
         ([(7, 100), (3, SLICE_READ_BYTES_MAX)], 0),
         ([(7, SLICE_READ_BYTES_MAX + 1)], 1),
+        ([(0, SLICE_READ_BYTES_MAX)] * (READ_BYTES_MAX // SLICE_READ_BYTES_MAX), 0),
         ([(0, SLICE_READ_BYTES_MAX)] * (READ_BYTES_MAX // SLICE_READ_BYTES_MAX + 2), 2),
-        ([(0, 9), (9, 50_000), (1, 9)], 1),
+        ([(at, 9) for at in range(PIECES_MAX)], 0),
+        ([(0, 9), (9, SLICE_READ_BYTES_MAX + 9), (1, 9)], 1),
     ],
 )
 def test_small_slices_are_sent_with_what_is_around_them(

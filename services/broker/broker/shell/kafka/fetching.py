@@ -135,7 +135,8 @@ class Fetch:
                 failed = True
                 reads.append(Read(key, None, _NOTHING._replace(error_code=hosted), cached))
                 continue
-            outcome = self._read_one(hosted, want, max(0, min(want.bytes_max, left)))
+            room = want.bytes_max if want.bytes_max < left else max(0, left)
+            outcome = self._read_one(hosted, want, room)
             found = outcome.read
             if found is not None:
                 # Storage returns a first batch whole, however large; that is for the first
@@ -158,7 +159,8 @@ class Fetch:
                 and plan.incremental
             ):
                 continue
-            reads.append(Read(key, hosted, outcome, cached))
+            # A NamedTuple's own constructor takes twice as long.
+            reads.append(tuple.__new__(Read, (key, hosted, outcome, cached)))
         return Reads(reads, size_bytes, failed)
 
     def _within_quota(self, bytes_max: int) -> int:
@@ -297,21 +299,24 @@ class Fetch:
                 if not changed and self._plan.incremental and diverging is None and preferred < 0:
                     continue
             leader = None
-            if error_code in leader_hints.HINTED and version >= LEADER_FROM:
+            if error_code and error_code in leader_hints.HINTED and version >= LEADER_FROM:
                 leader = leader_hints.current_leader(parts.metadata, *key)
                 if leader is not None:
                     leaders.add(leader[0])
-            result = FetchPartitionResult(
-                key[2],
-                error_code,
-                high_watermark,
-                last_stable,
-                log_start,
-                diverging,
-                leader,
-                aborted or none_aborted,
-                preferred,
-                size,
+            result = tuple.__new__(
+                FetchPartitionResult,
+                (
+                    key[2],
+                    error_code,
+                    high_watermark,
+                    last_stable,
+                    log_start,
+                    diverging,
+                    leader,
+                    aborted or none_aborted,
+                    preferred,
+                    size,
+                ),
             )
             if topics and topics[-1][0] == key[0] and topics[-1][1] == key[1]:
                 topics[-1][2].append(result)

@@ -93,10 +93,10 @@ class ReplicaFetch(Fetch):
         outcome: ReadOutcome,
     ) -> bool:
         partition = hosted.partition
-        return super()._rests(
-            hosted, want, cached, outcome
+        return cached.was_sent(
+            outcome.high_watermark, outcome.log_start
         ) and partition.replica_set.fetch_may_stand(
-            self._replica.broker_id, want.fetch_offset, cached, partition.log_end
+            self._replica.broker_id, want.fetch_offset, cached, partition.bounds.log_end
         )
 
     def _watched(self, hosted: HostedPartition) -> Hashable:

@@ -374,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
         assert queue is not None
         if self._out_files:
             self._out_files = False
-            self._held_bytes -= bytes_in(out)
+            self._held_bytes = self._held_bytes - bytes_in(out) if self._replies else 0
             queue.send_parts(out)
         else:
             data = cast("bytes", out[0]) if len(out) == 1 else b"".join(cast("list[bytes]", out))

@@ -13,7 +13,6 @@ from broker.shell.request_times import Origin, RequestTimes, Stages
 Part = bytes | tuple[File, int, int]
 """Piece of an answer: bytes, or (file, position, length)."""
 
-_LENGTH: Final = struct.Struct(">i")
 LENGTH_AND_ID: Final = struct.Struct(">ii")
 RESPONSE_TAGS: Final = {
     (int(key), version): response_header(key, version, 0)[4:]
@@ -118,12 +117,12 @@ class Reply:
 
 def framed(header: RequestHeader, body: Sequence[Part]) -> list[Part]:
     """Return a body's pieces with length and response header before them."""
-    head = response_header(header.api_key, header.api_version, header.correlation_id)
-    size = len(head)
+    tags = RESPONSE_TAGS.get((header.api_key, header.api_version), b"")
+    size = 4 + len(tags)
     for part in body:
         size += part[2] if isinstance(part, tuple) else len(part)
     first = body[0]
-    head = _LENGTH.pack(size) + head
+    head = LENGTH_AND_ID.pack(size, header.correlation_id) + tags
     if isinstance(first, bytes):
         return [head + first, *body[1:]]
     return [head, *body]
@@ -131,7 +130,11 @@ def framed(header: RequestHeader, body: Sequence[Part]) -> list[Part]:
 
 def bytes_in(parts: Sequence[Part]) -> int:
     """Return the number of bytes of these pieces that are in memory."""
-    return sum(len(part) for part in parts if isinstance(part, bytes))
+    size_bytes = 0
+    for part in parts:
+        if not isinstance(part, tuple):
+            size_bytes += len(part)
+    return size_bytes
 
 
 def weave(pieces: Sequence[bytes], slices: Sequence[Sequence[Part]]) -> list[Part]:

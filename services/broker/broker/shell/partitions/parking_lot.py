@@ -139,14 +139,15 @@ class ParkingLot:
         """Wake requests after the high watermark of a partition moved. Followers get it with their
         next fetch, unless they serve consumers.
         """
-        requests = self.requests
-        if requests.count and requests.is_watched(hosted):
+        requests, idle = self.requests, self._sessions.idle
+        if requests.count:
             requests.advanced(hosted, hosted.partition.bounds.high_watermark, gained_bytes)
-        self._wake_sessions(hosted)
+        if hosted in idle:
+            self._wake_sessions(hosted)
         if self._tells_followers:
             requests.advanced(hosted.tail, hosted.partition.bounds.log_end, UNKNOWN_BYTES)
             self._wake_sessions(hosted.tail)
-        else:
+        elif hosted.tail in idle:
             self._sessions.note(hosted.tail)
 
     def appended(self, hosted: HostedPartition, size_bytes: int, gained_bytes: int) -> None:

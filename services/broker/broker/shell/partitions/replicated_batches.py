@@ -6,6 +6,7 @@ from typing import Final
 from crc32c import crc32c
 from tidemark.codec.control_record import read_control
 from tidemark.codec.record_batch import (
+    CONTROL_BIT,
     CRC_START,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -27,11 +28,11 @@ def admit_replicated(
     hosted: HostedPartition, records: memoryview, leader_epoch: int
 ) -> tuple[list[AppendPlan], str | None]:
     """Return the batches that may be appended, in order, and the reason why those after them may
-    not.
+    not. Raises DiskError if there is no room for what a control batch may change besides.
     """
     plans: list[AppendPlan] = []
     plan: AppendPlan | None = None
-    position, end = 0, len(records)
+    admit, position, end = hosted.partition.admit_replicated, 0, len(records)
     while end - position >= HEADER_BYTES:
         header = read_header(records, position)
         size = header.batch_length + LENGTH_PREFIX_BYTES
@@ -49,12 +50,13 @@ def admit_replicated(
             )
             return plans, CRC_MISMATCH
         control = None
-        if header.is_control:
+        if header.attributes & CONTROL_BIT:
+            hosted.log.expect_room()  # for the index of aborted transactions
             try:
                 control = read_control(records[position : position + size], header)
             except RecordsError as problem:
                 return plans, f"a control batch that cannot be read: {problem}"
-        admitted = hosted.partition.admit_replicated(header, size, leader_epoch, plan, control)
+        admitted = admit(header, size, leader_epoch, plan, control)
         if not isinstance(admitted, AppendPlan):
             return plans, admitted.message
         plan = admitted

@@ -20,8 +20,8 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields, shortened
 from tidemark.storage.disk import DiskError
 
-from broker.core.partition import Role
 from broker.core.replica_fetcher import FetchAsk, PartitionKey, ReplicaFetcher
+from broker.core.role import FOLLOWER
 from broker.shell.cluster.registration import Registration
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.appender import PartitionAppender
@@ -250,22 +250,16 @@ class LeaderFetcher:
             if ErrorCode(response.error_code) in _SESSION_ERRORS:
                 return
             raise ConnectionError(f"fetch refused: {ErrorCode(response.error_code).name}")
-        epochs = {
-            (TopicId(topic_id), one.result.partition): self._plan.asked_epoch(
-                (TopicId(topic_id), one.result.partition)
-            )
-            for _, topic_id, partitions in response.topics
-            for one in partitions
-        }
-        self._plan.answered(response.session_id)
         self._retries.clear()
+        asked_epoch, now_ms = self._plan.asked_epoch, self._clock.wall_ms()
         for _, topic_id, partitions in response.topics:
             for result, records in partitions:
                 key = (TopicId(topic_id), result.partition)
                 hosted = self._hosted.get(key)
-                if hosted is None or epochs[key] != hosted.partition.leader_epoch:
+                if hosted is None or asked_epoch(key) != hosted.partition.leader_epoch:
                     continue  # followed at another leader, or in another epoch: the answer is void
-                self._take_partition(key, hosted, result, records)
+                self._take_partition(key, hosted, result, records, now_ms)
+        self._plan.answered(response.session_id)
         self._log_not_followed()
 
     def _take_partition(
@@ -274,12 +268,13 @@ class LeaderFetcher:
         hosted: HostedPartition,
         result: FetchPartitionResult,
         records: memoryview | None,
+        now_ms: int,
     ) -> None:
-        if hosted.partition.role is not Role.FOLLOWER or hosted.manager.fenced is not None:
+        if hosted.partition.role is not FOLLOWER or hosted.manager.fenced is not None:
             self._back_off(key, hosted, "its log directory takes no writes")
             return
         try:
-            problem = self._apply(hosted, result, records)
+            problem = self._apply(hosted, result, records, now_ms)
         except DiskError as failure:
             self._parts.disks.fence_directory(hosted.manager, failure)
             self._back_off(key, hosted, f"its log directory took nothing: {failure}")
@@ -287,42 +282,52 @@ class LeaderFetcher:
             self._parts.disks.note_damage(hosted, damage)
             self._back_off(key, hosted, "its log is damaged")
         else:
-            if problem is None:
-                self._failures.pop(key, None)
-                self._plan.moved(key)
-            else:
+            self._plan.took(key, result.high_watermark)
+            if problem is not None:
                 self._back_off(key, hosted, problem)
+            elif self._failures:
+                self._failures.pop(key, None)
 
     def _apply(
-        self, hosted: HostedPartition, result: FetchPartitionResult, records: memoryview | None
+        self,
+        hosted: HostedPartition,
+        result: FetchPartitionResult,
+        records: memoryview | None,
+        now_ms: int,
     ) -> str | None:
         """Apply the leader's answer. Returns the reason why the partition cannot be followed for
-        now, or None.
+        now, or None. ``now_ms`` is wall time.
         """
-        parts, code = self._parts, ErrorCode(result.error_code)
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE and result.log_start_offset >= 0:
-            set_log_start(hosted, result.log_start_offset)
-            return None
-        if code is not ErrorCode.NONE:
-            return code.name
-        if result.diverging_epoch is not None:
-            truncate(hosted, *result.diverging_epoch)
+        parts, partition = self._parts, hosted.partition
+        _, error_code, high_watermark, _, log_start, diverging = result[:6]
+        if error_code:
+            return self._apply_error(hosted, result)
+        if diverging is not None:
+            truncate(hosted, *diverging)
             return None
         problem = None
         if records:
-            parts.throttle.fetched(hosted, len(records), self._clock.now_ms())
-            make_room(hosted, records)
-            problem = parts.appender.append_replicated(
-                hosted, records, hosted.partition.leader_epoch
-            )
-        partition = hosted.partition
-        self._plan.set_committed_end(_key(hosted), result.high_watermark)
-        if partition.leader_told(result.high_watermark) and parts.on_readable is not None:
+            if parts.throttle.names(hosted):
+                parts.throttle.fetched(hosted, len(records), self._clock.now_ms())
+            if partition.bounds.log_end == partition.bounds.log_start:
+                make_room(hosted, records)
+            epoch = partition.leader_epoch
+            problem = parts.appender.append_replicated(hosted, records, epoch, now_ms)
+        if partition.leader_told(high_watermark) and parts.on_readable is not None:
             parts.on_readable(hosted)
-        if result.log_start_offset > partition.log_start:
-            hosted.log.advance_log_start(min(result.log_start_offset, partition.high_watermark))
+        if log_start > partition.bounds.log_start:
+            hosted.log.advance_log_start(min(log_start, partition.high_watermark))
             parts.log_moves.log_start_moved(hosted)
         return problem
+
+    @staticmethod
+    def _apply_error(hosted: HostedPartition, result: FetchPartitionResult) -> str | None:
+        """Begin again at the leader's log start, or return the error's name."""
+        code = ErrorCode(result.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and result.log_start_offset >= 0:
+            set_log_start(hosted, result.log_start_offset)
+            return None
+        return code.name
 
     def _back_off(self, key: PartitionKey, hosted: HostedPartition, reason: str) -> None:
         """Leave a partition out for a while, longer with each failure; news from the feed ends
@@ -353,7 +358,7 @@ def _is_unsynced(hosted: HostedPartition) -> bool:
     partition = hosted.partition
     return (
         hosted.manager.fenced is None
-        and partition.role is Role.FOLLOWER
+        and partition.role is FOLLOWER
         and partition.synced_end < partition.log_end
     )
 

@@ -79,6 +79,8 @@ class FollowerThrottle(_BrokerThrottle):
     def names(self, hosted: HostedPartition) -> bool:
         """True if fetches of the partition count, and may have to wait."""
         named = hosted.log.config.follower_replication_throttled_replicas
+        if not named:
+            return False
         return is_named(named, hosted.topic_partition.partition, self._broker_id)
 
     def fetched(self, hosted: HostedPartition, size_bytes: int, now: InstantMs) -> None:

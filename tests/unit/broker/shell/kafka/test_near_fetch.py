@@ -141,7 +141,8 @@ def receive(world: FetchWorld, batch: bytes) -> None:
     stored = bytearray(batch)
     stored[:8] = hosted.partition.log_end.to_bytes(8, "big")
     stored[12:16] = (1).to_bytes(4, "big")
-    problem = world.parts.partitions.appender.append_replicated(hosted, memoryview(stored), 1)
+    appender, now_ms = world.parts.partitions.appender, world.clock.wall_ms()
+    problem = appender.append_replicated(hosted, memoryview(stored), 1, now_ms)
     assert problem is None
 
 
