@@ -117,6 +117,9 @@ def read_compact_nullable_count(buffer: memoryview, position: int) -> tuple[int,
 
 def read_compact_count(buffer: memoryview, position: int) -> tuple[int, int]:
     """Read the length of a compact array that may not be null."""
+    value = buffer[position]
+    if 0 < value < 0x80 and value <= len(buffer) - position:
+        return value - 1, position + 1  # the usual case, without further calls
     value, position = read_uvarint(buffer, position)
     if value == 0:
         raise MalformedRequestError("null array where null is not allowed")
@@ -132,7 +135,7 @@ def _text(buffer: memoryview, position: int, size: int) -> tuple[str, int]:
         raise MalformedRequestError(f"string of {size} bytes, {len(buffer) - position} remain")
     if size > STRING_BYTES_MAX:
         raise MalformedRequestError(f"string of {size} bytes; at most {STRING_BYTES_MAX}")
-    return buffer[position:end].tobytes().decode(), end
+    return str(buffer[position:end], "utf-8"), end
 
 
 def read_string(buffer: memoryview, position: int) -> tuple[str, int]:

@@ -160,9 +160,12 @@ class DeadLetters:
 
     def is_due(self, now: InstantMs) -> bool:
         """Return True if an attempt may begin."""
+        has_letters = self._due or self._blocked or self._share.has_new_letters
+        if not has_letters and not self._held:
+            return False  # without dead letters, as most share-partitions are
         if self.attempt is not None or self._share.phase is not Phase.ACTIVE:
             return False
-        if self._due or self._blocked or self._share.has_new_letters:
+        if has_letters:
             self._refill()
         return self._has_work and now >= self._retry_at
 

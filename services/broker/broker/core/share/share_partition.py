@@ -428,7 +428,8 @@ class SharePartition:
 
     def next_deadline(self) -> InstantMs | None:
         """Time of the next call of ``tick`` and ``next_write``; None: nothing waits for time."""
-        return earlier(self._timers.next_deadline(), self._writes.next_deadline())
+        due = self._timers.next_deadline()
+        return due if self._writes.retry_at is None else earlier(due, self._writes.next_deadline())
 
     @property
     def is_idle(self) -> bool:
