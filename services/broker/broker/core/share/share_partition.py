@@ -81,7 +81,7 @@ class SharePartition:
         self.settings = settings
         self.phase = Phase.EMPTY
         self.window = Window(Offset(0), settings.isolated_from)
-        self._state_epoch = FIRST_STATE_EPOCH
+        self._owner = StateOwner(key, FIRST_STATE_EPOCH, leader_epoch)
         self._durable_start = NO_OFFSET
         self._timers = LockTimers()
         self._writes = StateWrites()
@@ -131,7 +131,7 @@ class SharePartition:
             return Answer(ErrorCode.UNKNOWN_SERVER_ERROR, window)
         self.window = window
         self._durable_start = window.start
-        self._state_epoch = read.state_epoch
+        self._owner = self._owner._replace(state_epoch=read.state_epoch)
         self._dead_letters = [(one.first, one.last) for one in window if one.state is ARCHIVING]
         if is_new:
             self._writes.next.start = window.start
@@ -169,18 +169,15 @@ class SharePartition:
         """
         if not self._writes.is_due(now):
             return None
-        return self._writes.begin(self._owner(), self.window)
+        return self._writes.begin(self._owner, self.window)
 
     def is_write_due(self, now: InstantMs) -> bool:
         """Return True if ``next_write`` begins one."""
         return self._writes.is_due(now)
 
-    def _owner(self) -> StateOwner:
-        return StateOwner(self.key, self._state_epoch, self.leader_epoch)
-
     def pending_write(self, pending: tuple[PendingBatch, ...]) -> WriteState:
         """A write of pending batches alone. It may overlap with others: it changes nothing else."""
-        return WriteState(*self._owner(), UNKNOWN_START, (), pending=pending)
+        return WriteState(*self._owner, UNKNOWN_START, (), pending=pending)
 
     def written(
         self,
@@ -205,16 +202,18 @@ class SharePartition:
         over = self._transactions.take_ended()
         if is_written:
             self._durable_start = max(self._durable_start, ended.reached)
-            self._roll_back([one for one in ended.moved if belongs_to(one, refused)])
+            if refused:
+                self._roll_back([one for one in ended.moved if belongs_to(one, refused)])
             self._commit(ended)
         else:
             self._roll_back(ended.moved)
         for transaction, is_committed in over.items():
             self.end_transaction(transaction, is_committed=is_committed)
+        answer = DONE if is_written else Answer(client_error(error_code), message)
         return Settled(
-            Answer(client_error(error_code), message),
-            tuple(one.request for one in ended.waiting if one.transaction not in refused),
-            tuple(one.request for one in ended.waiting if one.transaction in refused),
+            answer,
+            tuple([one.request for one in ended.waiting if one.transaction not in refused]),
+            tuple([one.request for one in ended.waiting if one.transaction in refused]),
         )
 
     def _commit(self, ended: Pending) -> None:
@@ -227,7 +226,8 @@ class SharePartition:
         if window.start > ended.reached:  # a transaction has ended since the write began
             self._writes.next.start = window.start
         for one in ended.moved:
-            window.join(one)
+            if one.last >= window.start:
+                window.join(one)
         self._is_woken = True
         if self.phase is Phase.INITIALIZING:
             self._move(PhaseCause.LOADED)
@@ -292,7 +292,8 @@ class SharePartition:
         """
         if self.phase is not Phase.ACTIVE or wanted.records_max <= 0:
             return []
-        self.tick(now)
+        if self._timers.is_due(now):
+            self.tick(now)
         order = self.window.order
         if order is not None and order.unread(self.window.start) is not None:
             learn_pending(self.window, order, read)
@@ -301,7 +302,7 @@ class SharePartition:
         lock = Lock(wanted.member, InstantMs(now + self.settings.lock_ms))
         acquisition = Acquisition(self.window, self.settings, wanted, lock, now)
         acquisition.run(read)
-        acquired = acquisition.acquired()
+        acquired = [AcquiredRecords(one.first, one.last, one.count) for one in acquisition.taken]
         if acquired:
             self._timers.start(lock)
         for one in acquisition.archived:
@@ -323,7 +324,8 @@ class SharePartition:
         """
         if self.phase is not Phase.ACTIVE:
             return NOT_READY[self.phase]
-        self.tick(now)
+        if self._timers.is_due(now):
+            self.tick(now)
         applied = acknowledge(
             self.window,
             self.settings,
