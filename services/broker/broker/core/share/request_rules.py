@@ -18,6 +18,9 @@ RENEW_FROM: Final = 2
 """First version of both requests that may renew locks."""
 
 
+_MODES: Final = {mode.value: mode for mode in AcquireMode}
+
+
 class FetchTerms(NamedTuple):
     """Terms of a ShareFetch request."""
 
@@ -39,7 +42,7 @@ class FetchTerms(NamedTuple):
     @property
     def mode(self) -> AcquireMode:
         """Acquire mode; valid once the request was checked."""
-        return AcquireMode(self.acquire_mode)
+        return _MODES[self.acquire_mode]
 
 
 def refused_ids(group_id: str | None, member_id: str | None) -> SessionRefusal | None:

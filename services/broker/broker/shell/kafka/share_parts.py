@@ -83,7 +83,7 @@ def acknowledge(
             answers.answers[key] = wrong
         else:
             applied += count
-            parts.shares.acknowledge(session, key, batches, answers)
+            parts.shares.acknowledge(session.key, key, batches, answers)
     return answers
 
 
@@ -109,7 +109,7 @@ def _by_partition(
 
 def leader_of(parts: ShareParts, key: PartitionKey, *codes: ErrorCode) -> tuple[int, int]:
     """Return leader and epoch of a partition where one of these errors concerns them."""
-    if not leader_hints.HINTED.intersection(codes):
+    if not any(codes) or not leader_hints.HINTED.intersection(codes):
         return NO_LEADER
     return leader_hints.current_leader(parts.metadata, "", *key) or NO_LEADER
 
