@@ -12,11 +12,13 @@ from typing import Final
 from tidemark.model.ids import InstantMs
 
 LINGER_MS: Final = 5
-"""Bound on the wait for the next request. Kafka's share.coordinator.append.linger.ms has the same
+"""Bound on the wait for the next request, or the duration of the last call if that is longer: on a
+busy machine members come back later, too. Kafka's share.coordinator.append.linger.ms has the same
 value.
 """
-GATHERING_MS_MAX: Final = 20
-"""Bound on the wait of a request for others, once no call is under way."""
+LINGER_MS_MAX: Final = 15
+GATHERING_LINGERS: Final = 4
+"""Lingers that a request waits for others at most, once no call is under way."""
 
 
 class WriteGate:
@@ -29,6 +31,8 @@ class WriteGate:
         """Requests that wait for the next call."""
         self._expected = 0
         """Requests that the next call waits for."""
+        self._began_at = InstantMs(0)
+        self._linger_ms = LINGER_MS
         self._linger_until = InstantMs(0)
         self._gather_until = InstantMs(0)
 
@@ -39,8 +43,8 @@ class WriteGate:
         self._last = request
         if now < self._linger_until:
             if not self._waiting:
-                self._gather_until = InstantMs(now + GATHERING_MS_MAX)
-            self._linger_until = InstantMs(min(now + LINGER_MS, self._gather_until))
+                self._gather_until = InstantMs(now + GATHERING_LINGERS * self._linger_ms)
+            self._linger_until = InstantMs(min(now + self._linger_ms, self._gather_until))
         self._waiting += 1
 
     def may_begin(self, now: InstantMs) -> bool:
@@ -53,10 +57,11 @@ class WriteGate:
         """Time from which a call may begin; None if that follows the end of the one under way."""
         return None if self._is_under_way else self._linger_until
 
-    def began(self) -> None:
+    def began(self, now: InstantMs) -> None:
         """Note that a call has begun, for all that waited."""
         assert not self._is_under_way, "one call at a time"
         self._is_under_way = True
+        self._began_at = now
         self._last = None
         self._expected, self._waiting = self._waiting, 0
 
@@ -66,8 +71,9 @@ class WriteGate:
         self._is_under_way = False
         together = self._expected + self._waiting
         self._expected = together if together > 1 else 0
-        self._linger_until = InstantMs(now + LINGER_MS)
-        self._gather_until = InstantMs(now + GATHERING_MS_MAX)
+        self._linger_ms = min(max(LINGER_MS, now - self._began_at), LINGER_MS_MAX)
+        self._linger_until = InstantMs(now + self._linger_ms)
+        self._gather_until = InstantMs(now + GATHERING_LINGERS * self._linger_ms)
 
     def is_idle(self, now: InstantMs) -> bool:
         """Return True if a new gate would do the same."""

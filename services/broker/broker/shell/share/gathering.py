@@ -40,9 +40,9 @@ class Gathering:
         """Return the share-partitions of a group that were held back, and go on now."""
         return self._held_back.pop(group_id, ())
 
-    def began(self, group_id: str) -> None:
+    def began(self, group_id: str, now: InstantMs) -> None:
         """Note that a write of a group has begun."""
-        self._gates.setdefault(group_id, WriteGate()).began()
+        self._gates.setdefault(group_id, WriteGate()).began(now)
 
     def ended(self, group_id: str, now: InstantMs) -> list[HeldShare]:
         """Note its end. Return what was held back meanwhile, as far as it is to be touched: one

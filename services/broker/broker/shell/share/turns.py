@@ -134,7 +134,7 @@ class Turns:
         now, gathering = self._clock.now_ms(), self.gathering
         touched, self._touched = self._touched, {}
         for group_id, batch in self._due_writes(touched, now).items():
-            gathering.began(group_id)
+            gathering.began(group_id, now)
             persister.write(group_id, batch)
         for group_id, reads in self._due_loads(touched, now).items():
             persister.load(group_id, reads)

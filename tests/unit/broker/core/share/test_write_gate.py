@@ -1,6 +1,12 @@
 """Acknowledgements of several members are gathered; one at a time never waits."""
 
-from broker.core.share.write_gate import GATHERING_MS_MAX, LINGER_MS, WriteGate
+import pytest
+from broker.core.share.write_gate import (
+    GATHERING_LINGERS,
+    LINGER_MS,
+    LINGER_MS_MAX,
+    WriteGate,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from tidemark.model.ids import InstantMs
@@ -11,12 +17,17 @@ def at(ms: int) -> InstantMs:
     return InstantMs(ms)
 
 
-def written(gate: WriteGate, *requests: object, now: int = 0, during: int = 0) -> WriteGate:
+GATHERING_MS_MAX = GATHERING_LINGERS * LINGER_MS
+
+
+def written(
+    gate: WriteGate, *requests: object, now: int = 0, during: int = 0, took: int = 0
+) -> WriteGate:
     """A call for these requests, with others that come meanwhile; it ends at ``now``."""
     for one in requests:
         gate.acknowledged(one, at(now))
     assert gate.may_begin(at(now))
-    gate.began()
+    gate.began(at(now - took))
     for number in range(during):
         assert not gate.may_begin(at(now + LINGER_MS))
         gate.acknowledged(("during", number), at(now))
@@ -55,6 +66,16 @@ def test_it_waits_for_a_bounded_time_while_others_keep_coming() -> None:
         gate.acknowledged(number, at(now))
     assert gate.next_deadline() == first + GATHERING_MS_MAX
     assert gate.may_begin(at(first + GATHERING_MS_MAX))
+
+
+@pytest.mark.parametrize(
+    ("took", "waits"), [(LINGER_MS - 1, LINGER_MS), (9, 9), (1_000, LINGER_MS_MAX)]
+)
+def test_it_waits_as_long_as_the_last_call_took_within_bounds(took: int, waits: int) -> None:
+    gate = written(WriteGate(), "a", "b", now=1_000, took=took)
+    assert gate.next_deadline() == 1_000 + waits
+    gate.acknowledged("a", at(1_001))
+    assert gate.next_deadline() == 1_001 + waits
 
 
 def test_a_request_that_comes_later_than_that_does_not_wait() -> None:
