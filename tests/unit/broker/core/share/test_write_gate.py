@@ -2,7 +2,7 @@
 
 import pytest
 from broker.core.share.write_gate import (
-    GATHERING_LINGERS,
+    GATHERING_MS_MAX,
     LINGER_MS,
     LINGER_MS_MAX,
     WriteGate,
@@ -17,17 +17,12 @@ def at(ms: int) -> InstantMs:
     return InstantMs(ms)
 
 
-GATHERING_MS_MAX = GATHERING_LINGERS * LINGER_MS
-
-
-def written(
-    gate: WriteGate, *requests: object, now: int = 0, during: int = 0, took: int = 0
-) -> WriteGate:
+def written(gate: WriteGate, *requests: object, now: int = 0, during: int = 0) -> WriteGate:
     """A call for these requests, with others that come meanwhile; it ends at ``now``."""
     for one in requests:
         gate.acknowledged(one, at(now))
     assert gate.may_begin(at(now))
-    gate.began(at(now - took))
+    gate.began(at(now))
     for number in range(during):
         assert not gate.may_begin(at(now + LINGER_MS))
         gate.acknowledged(("during", number), at(now))
@@ -69,13 +64,37 @@ def test_it_waits_for_a_bounded_time_while_others_keep_coming() -> None:
 
 
 @pytest.mark.parametrize(
-    ("took", "waits"), [(LINGER_MS - 1, LINGER_MS), (9, 9), (1_000, LINGER_MS_MAX)]
+    ("gap", "took", "waits"),
+    [
+        (0, 1_000, LINGER_MS),
+        (LINGER_MS - 1, 1_000, 2 * LINGER_MS - 2),
+        (LINGER_MS_MAX, 1_000, LINGER_MS_MAX),
+        (LINGER_MS_MAX + 1, 1_000, LINGER_MS),
+        (LINGER_MS_MAX, 8, 16),
+        (LINGER_MS_MAX, 1, LINGER_MS),
+    ],
 )
-def test_it_waits_as_long_as_the_last_call_took_within_bounds(took: int, waits: int) -> None:
-    gate = written(WriteGate(), "a", "b", now=1_000, took=took)
-    assert gate.next_deadline() == 1_000 + waits
-    gate.acknowledged("a", at(1_001))
-    assert gate.next_deadline() == 1_001 + waits
+def test_it_waits_by_the_last_gaps_and_by_what_the_last_call_took(
+    gap: int, took: int, waits: int
+) -> None:
+    gate, now = written(WriteGate(), "a", "b"), gap
+    gate.acknowledged("a", at(now))
+    gate.acknowledged("b", at(now))
+    gate.began(at(now))
+    now += took
+    gate.ended(at(now))
+    assert gate.next_deadline() == now + waits
+    gate.acknowledged("a", at(now + 1))
+    assert gate.next_deadline() == now + 1 + waits
+
+
+def test_those_that_came_too_late_for_a_call_are_waited_for_longer() -> None:
+    gate = written(WriteGate(), "a", "b", "c")
+    gate.acknowledged("a", at(1))
+    gate.began(at(1))
+    gate.acknowledged("b", at(1 + 8))
+    gate.ended(at(10))
+    assert gate.next_deadline() == 10 + 2 * 8
 
 
 def test_a_request_that_comes_later_than_that_does_not_wait() -> None:
@@ -104,6 +123,6 @@ def test_a_gate_is_idle_once_nothing_tells_it_from_a_new_one() -> None:
 def test_whatever_happened_a_call_may_begin_after_the_linger(rounds: list[int]) -> None:
     gate, now = WriteGate(), 0
     for number, during in enumerate(rounds):
-        now += LINGER_MS
+        now += LINGER_MS_MAX
         written(gate, number, now=now, during=during)
-    assert gate.may_begin(at(now + LINGER_MS))
+    assert gate.may_begin(at(now + LINGER_MS_MAX))
