@@ -4,13 +4,13 @@ group.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from typing import Any
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import Offset
-from tidemark.model.share_state import UNKNOWN_START, ReadState, StateRead, WriteState
+from tidemark.model.share_state import UNKNOWN_START, ReadState, StateRead, StateResult, WriteState
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.telemetry import fields
 
@@ -74,38 +74,36 @@ class Persister:
         finally:
             self._tasks = None
 
-    def _start(self, call: Callable[[], Awaitable[None]], of: Sequence[HeldShare]) -> None:
+    def _start(self, call: Coroutine[Any, Any, None]) -> None:
         assert self._tasks is not None, "calls begin while it runs"
-        self._tasks.create_task(self._guarded(call, of))
+        self._tasks.create_task(call)
 
-    async def _guarded(self, call: Callable[[], Awaitable[None]], of: Sequence[HeldShare]) -> None:
-        """Run a call; an internal error costs its share-partitions alone."""
-        try:
-            await call()
-        except Exception:
-            log.critical("share-partitions dropped: internal error", exc_info=True)
-            for held in of:
-                self._on_failed(held)
+    def _drop(self, held_ones: Iterable[HeldShare]) -> None:
+        """Let an internal error, which is being handled, cost these share-partitions alone."""
+        log.critical("share-partitions dropped: internal error", exc_info=True)
+        for held in held_ones:
+            self._on_failed(held)
 
     # -- writes
 
     def write(self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]) -> None:
         """Write what has changed of share-partitions of one group."""
-        self._start(partial(self._write, group_id, batch), [held for held, _ in batch])
+        self._start(self._write(group_id, batch))
 
     async def _write(self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]) -> None:
         try:
-            await self._write_now(group_id, batch)
+            writes = [write for _, write in batch]
+            results = await self._state.write(group_id, writes, self._timeout_s)
+            self._note_written(batch, results)
         except Exception:
             self._on_written(group_id)
-            raise
-        self._on_written(group_id)  # not when the persister stops: nothing may begin then
+            self._drop([held for held, _ in batch])
+        else:
+            self._on_written(group_id)  # not when the persister stops: nothing may begin then
 
-    async def _write_now(
-        self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]
+    def _note_written(
+        self, batch: Sequence[tuple[HeldShare, WriteState]], results: Sequence[StateResult]
     ) -> None:
-        writes = [write for _, write in batch]
-        results = await self._state.write(group_id, writes, self._timeout_s)
         now = self._clock.now_ms()
         for (held, _), result in zip(batch, results, strict=True):
             self.writes += 1
@@ -131,9 +129,15 @@ class Persister:
 
     def load(self, group_id: str, batch: Sequence[tuple[HeldShare, ReadState]]) -> None:
         """Read the states of share-partitions of one group."""
-        self._start(partial(self._load, group_id, batch), [held for held, _ in batch])
+        self._start(self._load(group_id, batch))
 
     async def _load(self, group_id: str, batch: Sequence[tuple[HeldShare, ReadState]]) -> None:
+        try:
+            await self._load_now(group_id, batch)
+        except Exception:
+            self._drop([held for held, _ in batch])
+
+    async def _load_now(self, group_id: str, batch: Sequence[tuple[HeldShare, ReadState]]) -> None:
         reads = [read for _, read in batch]
         answers = await self._state.read(group_id, reads, self._timeout_s)
         async with asyncio.TaskGroup() as resets:
