@@ -4,9 +4,8 @@ One call of a group is under way at a time. Its shard appends one batch at a tim
 second call would only wait there. What changes meanwhile is gathered for the next call. That begins
 at once where one request at a time arrives. Where several do, it waits for those that took part in
 the last one, as long as they keep coming: their members have just been answered, and acknowledge
-again once they have received what they were answered with. The gaps between their requests say how
-long that takes. On a busy machine it takes longer, as the call does, too: they are waited for as
-long as that costs them no more than the call does.
+again once they have received what they were answered with. On a busy machine that takes longer, as
+the call does, too: the wait is bounded by the duration of the last call.
 """
 
 from typing import Final
@@ -14,11 +13,11 @@ from typing import Final
 from tidemark.model.ids import InstantMs
 
 LINGER_MS: Final = 5
-"""Bound on the wait for the next request, if the last ones came at shorter intervals. Kafka's
-share.coordinator.append.linger.ms has the same value.
+"""Bound on the wait for the next request, or twice the duration of the last call if that is longer.
+Kafka's share.coordinator.append.linger.ms has the same value.
 """
 LINGER_MS_MAX: Final = 20
-"""Bound on it if they came at longer intervals; twice the duration of the last call is another."""
+"""Bound on it however long the last call took."""
 GATHERING_MS_MAX: Final = 40
 """Bound on the wait of a request for others, once no call is under way."""
 
@@ -33,10 +32,6 @@ class WriteGate:
         """Requests that wait for the next call."""
         self._expected = 0
         """Requests that the next call waits for."""
-        self._came_at: InstantMs | None = None
-        """Time of the last request, or of the end of the last call; None before the first."""
-        self._gap_ms = 0
-        """Longest time from one request to the next since the end of the last call."""
         self._began_at = InstantMs(0)
         self._linger_ms = LINGER_MS
         self._linger_until = InstantMs(0)
@@ -47,9 +42,6 @@ class WriteGate:
         if request is self._last:
             return
         self._last = request
-        if self._came_at is not None:
-            self._gap_ms = max(self._gap_ms, now - self._came_at)
-        self._came_at = now
         if now < self._linger_until:
             if not self._waiting:
                 self._gather_until = InstantMs(now + GATHERING_MS_MAX)
@@ -75,17 +67,12 @@ class WriteGate:
         self._expected, self._waiting = self._waiting, 0
 
     def ended(self, now: InstantMs) -> None:
-        """Note that the call has ended. One request at a time has nobody to wait for. Those that
-        came while it was under way came too late for it.
-        """
+        """Note that the call has ended. One request at a time has nobody to wait for."""
         assert self._is_under_way, "it began"
         self._is_under_way = False
         together = self._expected + self._waiting
         self._expected = together if together > 1 else 0
-        bound_ms = min(2 * (now - self._began_at), LINGER_MS_MAX)
-        is_late = self._gap_ms > LINGER_MS_MAX  # to wait for who comes much later is in vain
-        self._linger_ms = LINGER_MS if is_late else max(LINGER_MS, min(2 * self._gap_ms, bound_ms))
-        self._gap_ms, self._came_at = 0, now
+        self._linger_ms = max(LINGER_MS, min(2 * (now - self._began_at), LINGER_MS_MAX))
         self._linger_until = InstantMs(now + self._linger_ms)
         self._gather_until = InstantMs(now + GATHERING_MS_MAX)
 
