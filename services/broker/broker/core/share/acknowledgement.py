@@ -144,9 +144,7 @@ def acknowledge(
     return applied
 
 
-def _accept_range(
-    window: Window, member: str, batch: AcknowledgementBatch
-) -> Applied | None:
+def _accept_range(window: Window, member: str, batch: AcknowledgementBatch) -> Applied | None:
     """Apply the most frequent acknowledgement: a member accepts what it has acquired together, as a
     whole. None, and nothing has changed, if it is any other one.
     """

@@ -117,10 +117,7 @@ class Acquisition:
             if not has_records:
                 self._pass(cursor, last)
             elif window.order is None:
-                if cursor < window.end:
-                    self._take_batch(cursor, last, last - first + 1)
-                else:
-                    self._take_new(cursor, last, last - first + 1)
+                self._take_batch(cursor, last, last - first + 1)
             else:
                 assert keys is not None, "an order by key needs keys"
                 self._take_by_key(window.order, cursor, last, keys)

@@ -1,5 +1,6 @@
 """Checks of ShareFetch and ShareAcknowledge requests that need no state."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tidemark.model.errors import ErrorCode
@@ -87,7 +88,7 @@ def refused_count(count: int, before: int) -> Answer | None:
     return Answer(ErrorCode.INVALID_REQUEST, message)
 
 
-def refused_types(batches: tuple[AcknowledgementBatch, ...], version: int) -> Answer | None:
+def refused_types(batches: Sequence[AcknowledgementBatch], version: int) -> Answer | None:
     """Return the error of acknowledgements that the request's version lacks, else None."""
     if version >= RENEW_FROM:
         return None

@@ -87,7 +87,8 @@ class SharePartition:
         self._writes = StateWrites()
         self._transactions = TransactionLocks()
         self._is_woken = False
-        self._dead_letters: list[Span] = []
+        self.new_letters: list[Span] = []
+        """Dead letters that nobody has taken."""
 
     def __str__(self) -> str:
         """One line: ``billing:00..07-3 Active e4 100/_300 available 5 acquired 195``."""
@@ -132,7 +133,7 @@ class SharePartition:
         self.window = window
         self._durable_start = window.start
         self._owner = self._owner._replace(state_epoch=read.state_epoch)
-        self._dead_letters = [(one.first, one.last) for one in window if one.state is ARCHIVING]
+        self.new_letters = [(one.first, one.last) for one in window if one.state is ARCHIVING]
         if is_new:
             self._writes.next.start = window.start
             return DONE
@@ -160,7 +161,7 @@ class SharePartition:
         self.window = Window(self.window.start, self.settings.isolated_from)
         self._timers = LockTimers()
         self._transactions = TransactionLocks()
-        self._dead_letters = []
+        self.new_letters = []
         return Settled(NOT_READY[Phase.FENCED], tuple(self._writes.abandon()))
 
     def next_write(self, now: InstantMs) -> WriteState | None:
@@ -213,7 +214,9 @@ class SharePartition:
         return Settled(
             answer,
             tuple([one.request for one in ended.waiting if one.transaction not in refused]),
-            tuple([one.request for one in ended.waiting if one.transaction in refused]),
+            tuple([one.request for one in ended.waiting if one.transaction in refused])
+            if refused
+            else (),
         )
 
     def _commit(self, ended: Pending) -> None:
@@ -221,7 +224,7 @@ class SharePartition:
         for one in ended.moved:
             if one.transition is not None:  # else the log dropped it
                 self._finish(one, one.transition)
-        self._dead_letters += ended.archiving
+        self.new_letters += ended.archiving
         window.advance()
         if window.start > ended.reached:  # a transaction has ended since the write began
             self._writes.next.start = window.start
@@ -392,7 +395,7 @@ class SharePartition:
             _, outcome = one.lock.pending
             self.window.become(one, outcome)
             if outcome is ARCHIVING:
-                self._dead_letters.append((one.first, one.last))
+                self.new_letters.append((one.first, one.last))
         if self.window.advance():
             self._writes.next.start = self.window.start  # the share-coordinator moves no start
         for one in held:
@@ -451,16 +454,11 @@ class SharePartition:
 
     # -- dead letters
 
-    @property
-    def has_new_letters(self) -> bool:
-        """True if there are dead letters to take."""
-        return bool(self._dead_letters)
-
     def take_dead_letters(self) -> list[Span]:
         """Records to be copied to the dead-letter queue; each is named once. Their state is
         persisted: the next leader finds them.
         """
-        letters, self._dead_letters = self._dead_letters, []
+        letters, self.new_letters = self.new_letters, []
         start = self.window.start
         return [(max(first, start), last) for first, last in letters if last >= start]
 

@@ -119,9 +119,7 @@ def _session(
 
 
 def _keys_of(topics: Sequence[tuple[bytes, list[int]]]) -> list[PartitionKey]:
-    return [
-        (TopicId(topic_id), partition) for topic_id, numbers in topics for partition in numbers
-    ]
+    return [(TopicId(topic_id), partition) for topic_id, numbers in topics for partition in numbers]
 
 
 class ShareFetch:

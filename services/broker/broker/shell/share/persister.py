@@ -4,8 +4,9 @@ group.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tidemark.model.errors import ErrorCode
@@ -78,11 +79,14 @@ class Persister:
         assert self._tasks is not None, "calls begin while it runs"
         self._tasks.create_task(call)
 
-    def _drop(self, held_ones: Iterable[HeldShare]) -> None:
-        """Let an internal error, which is being handled, cost these share-partitions alone."""
-        log.critical("share-partitions dropped: internal error", exc_info=True)
-        for held in held_ones:
-            self._on_failed(held)
+    async def _guarded(self, call: Callable[[], Awaitable[None]], of: Sequence[HeldShare]) -> None:
+        """Run a call; an internal error costs its share-partitions alone."""
+        try:
+            await call()
+        except Exception:
+            log.critical("share-partitions dropped: internal error", exc_info=True)
+            for held in of:
+                self._on_failed(held)
 
     # -- writes
 
@@ -91,13 +95,16 @@ class Persister:
         self._start(self._write(group_id, batch))
 
     async def _write(self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]) -> None:
+        """Do as ``_guarded``, without a coroutine of its own: acknowledgements wait for this."""
         try:
             writes = [write for _, write in batch]
             results = await self._state.write(group_id, writes, self._timeout_s)
             self._note_written(batch, results)
         except Exception:
             self._on_written(group_id)
-            self._drop([held for held, _ in batch])
+            log.critical("share-partitions dropped: internal error", exc_info=True)
+            for held, _ in batch:
+                self._on_failed(held)
         else:
             self._on_written(group_id)  # not when the persister stops: nothing may begin then
 
@@ -129,15 +136,10 @@ class Persister:
 
     def load(self, group_id: str, batch: Sequence[tuple[HeldShare, ReadState]]) -> None:
         """Read the states of share-partitions of one group."""
-        self._start(self._load(group_id, batch))
+        call = partial(self._load, group_id, batch)
+        self._start(self._guarded(call, [held for held, _ in batch]))
 
     async def _load(self, group_id: str, batch: Sequence[tuple[HeldShare, ReadState]]) -> None:
-        try:
-            await self._load_now(group_id, batch)
-        except Exception:
-            self._drop([held for held, _ in batch])
-
-    async def _load_now(self, group_id: str, batch: Sequence[tuple[HeldShare, ReadState]]) -> None:
         reads = [read for _, read in batch]
         answers = await self._state.read(group_id, reads, self._timeout_s)
         async with asyncio.TaskGroup() as resets:

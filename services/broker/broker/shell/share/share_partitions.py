@@ -11,6 +11,7 @@ from tidemark.model.share_group_configs import ShareGroupConfig
 from tidemark.model.share_state import SharePartitionKey, TransactionKey
 from tidemark.runtime.metadata_cache import MetadataCache
 
+from broker.core.partition import Role
 from broker.core.share.acknowledgement import AcknowledgementBatch, Answer
 from broker.core.share.answers import NOT_READY
 from broker.core.share.dead_letters import DeadLetters
@@ -149,6 +150,8 @@ class SharePartitions:
         """Return a partition that this broker leads, or the error of a request for it."""
         hosted = self._table.find("", *key)
         if isinstance(hosted, ErrorCode):
+            return hosted
+        if hosted.partition.role is Role.LEADER:
             return hosted
         refused = hosted.partition.epoch_refused(-1)
         return hosted if refused is None else refused.error_code

@@ -139,7 +139,8 @@ class Turns:
         for group_id, reads in self._due_loads(touched, now).items():
             persister.load(group_id, reads)
         for held in touched:
-            if not held.is_dropped and held.letters.is_due(now):
+            has_letters = not held.letters.is_idle
+            if has_letters and not held.is_dropped and held.letters.is_due(now):
                 self._copy_letters(held)
             if held.share.take_wakeup() or held.is_woken:
                 held.is_woken = False
@@ -202,9 +203,9 @@ class Turns:
         if held.is_dropped:
             self._deadlines.forget(held)
         else:
-            due, letters_due = held.share.next_deadline(), held.letters.next_deadline()
-            if letters_due is not None:
-                due = earlier(due, letters_due)
+            due = held.share.next_deadline()
+            if not held.letters.is_idle:
+                due = earlier(due, held.letters.next_deadline())
             if held.share.phase is Phase.EMPTY and self.queue.has(held):
                 due = earlier(due, held.loading.next_deadline(held.share.phase))
         due = self.gathering.deadline(held, due, now)
