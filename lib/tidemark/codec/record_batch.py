@@ -104,7 +104,7 @@ class BatchHeader(NamedTuple):
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Parse one header: 61 bytes from ``position``. Raises struct.error if there are fewer."""
-    return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    return tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
 
 
 def write_header(header: BatchHeader) -> bytes:

@@ -74,12 +74,11 @@ class HeaderWalk:
             end = max(end, plan.end)
         if end <= plan.first_offset:
             return None
-        return LogRead(plan.first_offset, end, [_log_batch(one, aborted) for one in self.headers])
-
-
-def _log_batch(header: BatchHeader, aborted: Collection[AbortedTxn]) -> LogBatch:
-    has_records = not header.is_control and not (aborted and is_aborted(header, aborted))
-    return LogBatch(Offset(header.base_offset), Offset(header.last_offset), has_records)
+        batches: list[LogBatch] = []
+        for one in self.headers:
+            has_records = not one.is_control and not (aborted and is_aborted(one, aborted))
+            batches.append(LogBatch(Offset(one.base_offset), Offset(one.last_offset), has_records))
+        return LogRead(plan.first_offset, end, batches)
 
 
 def is_aborted(header: BatchHeader, aborted: Collection[AbortedTxn]) -> bool:

@@ -54,11 +54,8 @@ class Fetched(NamedTuple):
     slices: tuple[LogSlice, ...]
     size_bytes: int = 0
     """Size of the records."""
-
-    @property
-    def records(self) -> int:
-        """Number of records."""
-        return sum([last - first + 1 for first, last, _ in self.acquired])
+    records: int = 0
+    """Number of records."""
 
 
 NOTHING: Final = Fetched(DONE, [], ())
@@ -271,8 +268,9 @@ class ShareFetch:
             if acquired:
                 slices = read.slices_of(acquired)
                 size_bytes = sum([one.length for one in slices])
+                records = sum([last - first + 1 for first, last, _ in acquired])
                 held.hosted.counters.bytes_out += size_bytes
-                return Fetched(DONE, acquired, slices, size_bytes)
+                return Fetched(DONE, acquired, slices, size_bytes, records)
             before, plan = plan, held.share.plan_read(now, member)
             if plan == before:
                 return NOTHING

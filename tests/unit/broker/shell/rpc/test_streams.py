@@ -111,21 +111,17 @@ def test_an_append_that_need_not_wait_is_answered_behind_one_that_does(
 ) -> None:
     async def scenario() -> None:
         parts = make_node({"flush": "group"})  # and no one runs the rounds
-        peer = Peer(
-            append_request(1, batch(b"a")),
-            append_request(2, batch(b"a"), current_leader_epoch=9),
-            stays=True,
-        )
-        stream = asyncio.create_task(
-            AppendStream(append_parts(parts), ByteBudget(1_000), CALLER, peer).run()
-        )
-        await until(lambda: peer.read_count == 2 and parts.partitions.parked.requests.count > 0)
-        await asyncio.sleep(0)  # the second was refused by now
-        assert peer.answers == []
-        parts.partitions.log_moves.synced(parts.partitions.table.by_name["orders", 0], 1)
-        await until(lambda: len(peer.answers) >= 2)
+        late = append_request(2, batch(b"a"), current_leader_epoch=9)
+        peer = Peer(append_request(1, batch(b"a")), late)
+        async with asyncio.TaskGroup() as tasks:
+            stream = AppendStream(append_parts(parts), ByteBudget(1_000), CALLER, peer)
+            tasks.create_task(stream.run())
+            await until(lambda: peer.read_count == 2 and parts.partitions.parked.requests.count > 0)
+            await asyncio.sleep(0)  # the second was refused by now
+            assert peer.answers == []
+            hosted = parts.partitions.table.by_name["orders", 0]
+            parts.partitions.log_moves.synced(hosted, 1)
         assert [one.correlation_id for one in peer.answers] == [1, 2]
-        stream.cancel()
 
     asyncio.run(scenario())
 
