@@ -43,7 +43,7 @@ class Deadlines(Generic[Key]):
             self._prune()
 
     def forget(self, key: Key) -> None:
-        """Take a key no more."""
+        """Drop a key with its deadline."""
         self._at.pop(key, None)
 
     def _prune(self) -> None:

@@ -72,7 +72,8 @@ class WriteGate:
         self._is_under_way = False
         together = self._expected + self._waiting
         self._expected = together if together > 1 else 0
-        self._linger_ms = max(LINGER_MS, min(2 * (now - self._began_at), LINGER_MS_MAX))
+        twice_ms = 2 * (now - self._began_at)
+        self._linger_ms = min(max(LINGER_MS, twice_ms), LINGER_MS_MAX)
         self._linger_until = InstantMs(now + self._linger_ms)
         self._gather_until = InstantMs(now + GATHERING_MS_MAX)
 
