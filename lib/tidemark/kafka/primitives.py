@@ -135,7 +135,7 @@ def _text(buffer: memoryview, position: int, size: int) -> tuple[str, int]:
         raise MalformedRequestError(f"string of {size} bytes, {len(buffer) - position} remain")
     if size > STRING_BYTES_MAX:
         raise MalformedRequestError(f"string of {size} bytes; at most {STRING_BYTES_MAX}")
-    return buffer[position:end].tobytes().decode(), end
+    return str(buffer[position:end], "utf-8"), end
 
 
 def read_string(buffer: memoryview, position: int) -> tuple[str, int]:

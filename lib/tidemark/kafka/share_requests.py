@@ -26,6 +26,11 @@ _FETCH_HEAD: Final = struct.Struct(">iiiiii")  # epoch, wait, min bytes, max byt
 _MODE: Final = struct.Struct(">b?")
 _PARTITION: Final = struct.Struct(">i")
 _OFFSETS: Final = struct.Struct(">qq")
+_WHOLE: Final = struct.Struct(">iBqqB1sBB")
+"""A partition as most requests have it: one batch with one type, and no tagged field. Counts are
+sent with 1 added.
+"""
+_ONE: Final = 1 + 1
 
 
 class AcknowledgedBatch(NamedTuple):
@@ -133,15 +138,32 @@ def _read_topics(body: memoryview, position: int) -> tuple[list[ShareTopicReques
         count, position = COMPACT.read_count(body, position)
         partitions: list[SharePartitionRequest] = []
         for _ in range(count):
-            (partition,) = _PARTITION.unpack_from(body, position)
-            batches, position = _read_batches(body, position + _PARTITION.size)
-            position = COMPACT.skip_tags(body, position)
-            elements += 1 + sum([1 + len(batch.types) for batch in batches])
+            one, position = _read_whole(body, position) or _read_partition(body, position)
+            elements += 1 + sum([1 + len(batch.types) for batch in one.batches])
             check_elements(elements)
-            partitions.append(SharePartitionRequest(partition, batches))
+            partitions.append(one)
         position = COMPACT.skip_tags(body, position)
         topics.append((topic_id, partitions))
     return topics, position
+
+
+def _read_whole(body: memoryview, position: int) -> tuple[SharePartitionRequest, int] | None:
+    """Read a partition of the usual shape by one call; None if it has another one."""
+    end = position + _WHOLE.size
+    if end > len(body):
+        return None
+    partition, batches, first, last, types, kind, tags, more_tags = _WHOLE.unpack_from(
+        body, position
+    )
+    if batches != _ONE or types != _ONE or tags or more_tags:
+        return None
+    return SharePartitionRequest(partition, [AcknowledgedBatch(first, last, kind)]), end
+
+
+def _read_partition(body: memoryview, position: int) -> tuple[SharePartitionRequest, int]:
+    (partition,) = _PARTITION.unpack_from(body, position)
+    batches, position = _read_batches(body, position + _PARTITION.size)
+    return SharePartitionRequest(partition, batches), COMPACT.skip_tags(body, position)
 
 
 def _read_batches(body: memoryview, position: int) -> tuple[list[AcknowledgedBatch], int]:

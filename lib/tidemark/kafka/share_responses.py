@@ -26,6 +26,10 @@ _HEAD: Final = struct.Struct(">ih")
 _RESULT: Final = struct.Struct(">ih")
 _LEADER: Final = struct.Struct(">iib")
 _ACQUIRED: Final = struct.Struct(">qqhb")
+_WITHOUT_MESSAGES: Final = struct.Struct(">ihBhBiib")
+"""Result of a partition whose messages are null, up to its leader."""
+_NULL: Final = compact_string_bytes(None)
+_NO_ENDPOINTS: Final = node_endpoints_bytes(())
 _NO_TAGS: Final = b"\x00"
 
 
@@ -68,27 +72,37 @@ def write_share_fetch_response_parts(
     records; the last piece ends the response. ``topics``: (topic id, results).
     """
     pieces: list[bytes] = []
-    pending = _HEAD.pack(throttle_time_ms, error_code) + compact_string_bytes(error_message)
-    pending += INT32.pack(lock_ms) + compact_count_bytes(len(topics))
+    pending = _HEAD.pack(throttle_time_ms, error_code)
+    pending += _NULL if error_message is None else compact_string_bytes(error_message)
+    pending += INT32.pack(lock_ms) + uvarint(len(topics) + 1)
     for topic_id, results in topics:
-        pending += topic_id + compact_count_bytes(len(results))
+        pending += topic_id + uvarint(len(results) + 1)
         for one in results:
             pieces.append(pending + _before_records(one))
-            acquired = b"".join([_ACQUIRED.pack(*each, 0) for each in one.acquired])
-            pending = compact_count_bytes(len(one.acquired)) + acquired + _NO_TAGS
+            pending = uvarint(len(one.acquired) + 1)
+            for first, last, delivery_count in one.acquired:
+                pending += _ACQUIRED.pack(first, last, delivery_count, 0)
+            pending += _NO_TAGS
         pending += _NO_TAGS
-    pieces.append(pending + node_endpoints_bytes(node_endpoints) + _NO_TAGS)
+    if node_endpoints:
+        pieces.append(pending + node_endpoints_bytes(node_endpoints) + _NO_TAGS)
+    else:
+        pieces.append(pending + _NO_ENDPOINTS + _NO_TAGS)
     return pieces
 
 
 def _before_records(one: ShareFetchResult) -> bytes:
+    partition, code, message, acknowledge_code, acknowledge_message, leader, _, size_bytes = one
+    if message is None and acknowledge_message is None:
+        head = _WITHOUT_MESSAGES.pack(partition, code, 0, acknowledge_code, 0, *leader, 0)
+        return head + uvarint(size_bytes + 1)
     return (
-        _RESULT.pack(one.partition, one.error_code)
-        + compact_string_bytes(one.error_message)
-        + INT16.pack(one.acknowledge_error_code)
-        + compact_string_bytes(one.acknowledge_error_message)
-        + _LEADER.pack(*one.current_leader, 0)
-        + uvarint(one.records_bytes + 1)
+        _RESULT.pack(partition, code)
+        + compact_string_bytes(message)
+        + INT16.pack(acknowledge_code)
+        + compact_string_bytes(acknowledge_message)
+        + _LEADER.pack(*leader, 0)
+        + uvarint(size_bytes + 1)
     )
 
 

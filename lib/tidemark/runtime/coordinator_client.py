@@ -151,20 +151,20 @@ class CoordinatorClient:
         gRPC.
         """
 
-        async def attempt(left_s: float) -> Any:
+        def attempt(left_s: float) -> Awaitable[Any]:
             count = self._directory.shard_count()
             if not count:
                 raise _no_owner()
             shard = shard_for_name(name, count)
-            return await self._call_owner(shard, method, request, left_s, error_of)
+            return self._call_owner(shard, method, request, left_s, error_of)
 
         return await self._retried(attempt, timeout_s)
 
     async def call_shard(self, method: str, shard: int, request: Any, timeout_s: float) -> Any:
         """Call ``method`` at the owner of a shard, as ``call`` does."""
 
-        async def attempt(left_s: float) -> Any:
-            return await self._call_owner(shard, method, request, left_s, error_code_of)
+        def attempt(left_s: float) -> Awaitable[Any]:
+            return self._call_owner(shard, method, request, left_s, error_code_of)
 
         return await self._retried(attempt, timeout_s)
 
@@ -271,13 +271,13 @@ class CoordinatorClient:
         finally:
             timer.cancel()
 
-    async def _call_owner(
+    def _call_owner(
         self, shard: int, method: str, request: Any, timeout_s: float, error_of: ErrorOf
-    ) -> Any:
+    ) -> Awaitable[Any]:
         endpoint = self._directory.endpoint_of(shard)
         work = self._call(endpoint, method, request, timeout_s, error_of)
         bound_s = timeout_s if method in self._streams else math.inf
-        return await self._while_owned(shard, endpoint, work, bound_s)
+        return self._while_owned(shard, endpoint, work, bound_s)
 
     async def _stub(self, endpoint: str) -> Any:
         """Return the stub of a channel; to make one costs a tenth of a call."""

@@ -76,13 +76,12 @@ class ShareStateClient:
         self, group_id: str, writes: Sequence[WriteState], timeout_s: float
     ) -> list[StateResult]:
         """Write changes of share-partitions of one group: those accepted are one append."""
-
-        async def call() -> list[StateResult]:
+        try:  # as _answered does, with fewer calls: acknowledgements wait for it
             request = wire.write_writes(group_id, writes)
             response = await self._client.call("WriteStates", group_id, request, timeout_s)
             return wire.read_write_answers(_keys(writes), response)
-
-        return await _answered(call, writes, StateResult)
+        except TidemarkError as failure:
+            return _refusals(failure, writes, StateResult)
 
     async def summaries(
         self, group_id: str, summaries: Sequence[ReadStateSummary], timeout_s: float
@@ -115,9 +114,14 @@ async def _answered(
     try:
         return await call()
     except TidemarkError as failure:
-        return [
-            refusal(one.key, failure.code, error_message=failure.message or None) for one in asked
-        ]
+        return _refusals(failure, asked, refusal)
+
+
+def _refusals(
+    failure: TidemarkError, asked: Sequence[AskedT], refusal: type[AnswerT]
+) -> list[AnswerT]:
+    message = failure.message or None
+    return [refusal(one.key, failure.code, error_message=message) for one in asked]
 
 
 def _keys(asked: Sequence[_OfSharePartition]) -> list[SharePartitionKey]:

@@ -29,6 +29,7 @@ from tidemark.model.share_state import (
 
 _TOPIC_ID_BYTES: Final = 16
 _STATES: Final = frozenset(map(int, DeliveryState))
+_NONE_REFUSED: Final = frozenset[TransactionKey]()
 _LISTED: Final = ", ".join(map(str, sorted(_STATES)))
 
 
@@ -159,11 +160,8 @@ def read_write_answers(
     return [
         StateResult(
             key,
-            ErrorCode(part.error_code),
-            frozenset(
-                TransactionKey(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
-                for one in part.refused
-            ),
+            ErrorCode(part.error_code) if part.error_code else ErrorCode.NONE,
+            frozenset(map(_read_transaction, part.refused)) if part.refused else _NONE_REFUSED,
             _optional(part),
         )
         for key, part in zip(keys, checked(wire, len(keys)).parts, strict=True)
@@ -269,6 +267,10 @@ def _write_batch(batch: StateBatch) -> pb.ShareStateBatch:
         delivery_state=batch.delivery_state,
         delivery_count=batch.delivery_count,
     )
+
+
+def _read_transaction(wire: pb.WriteShareStatesResponse.Transaction) -> TransactionKey:
+    return TransactionKey(ProducerId(wire.producer_id), ProducerEpoch(wire.producer_epoch))
 
 
 def _read_batch(wire: pb.ShareStateBatch) -> StateBatch:

@@ -119,6 +119,10 @@ def acknowledge(
     durable start are ignored: these records never come again. Those that are below the window's
     start alone were given up, and a leader that takes over now may deliver them again.
     """
+    if len(batches) == 1 and transaction is None:
+        accepted = _accept_range(window, member, batches[0])
+        if accepted is not None:
+            return accepted
     refused = _too_many(window, settings, len(batches)) or malformed(batches)
     if refused is None and transaction is not None:
         refused = _not_transactional(batches)
@@ -138,6 +142,24 @@ def acknowledge(
             outcome, delivery_count, *_ = moved.transition
             moved.transition = Transition(ACQUIRED, delivery_count, pending=(transaction, outcome))
     return applied
+
+
+def _accept_range(window: Window, member: str, batch: AcknowledgementBatch) -> Applied | None:
+    """Apply the most frequent acknowledgement: a member accepts what it has acquired together, as a
+    whole. None, and nothing has changed, if it is any other one.
+    """
+    first, last, types, delay_ms, is_unseen = batch
+    if len(types) != 1 or types[0] != AcknowledgeType.ACCEPT or delay_ms or is_unseen:
+        return None
+    if not window.start <= first < window.end:
+        return None
+    one = window.at(first)
+    if one.first != first or one.last != last or one.transition is not None:
+        return None
+    if one.lock is None or one.lock.member != member or one.lock.pending is not None:
+        return None
+    one.transition = Transition(NEXT_DELIVERY[ACQUIRED, Cause.ACCEPTED], one.count)
+    return Applied([one], [])
 
 
 def _too_many(window: Window, settings: ShareSettings, count: int) -> Answer | None:

@@ -100,10 +100,6 @@ class Acquisition:
         self._records = 0
         self._is_over = False
 
-    def acquired(self) -> list[AcquiredRecords]:
-        """Report of the records that the member holds now."""
-        return [AcquiredRecords(one.first, one.last, one.count) for one in self.taken]
-
     def run(self, read: LogRead) -> None:
         """Take what is available, from the first batch on."""
         window = self._window
@@ -221,7 +217,7 @@ class Acquisition:
         if is_cut and last - first >= room:
             last = Offset(first + room - 1)
             self._is_over = True
-        if self._may_extend(first):
+        if self.taken and self._may_extend(first):
             self._window.extend(last)
         else:
             added = Range(first, last, ACQUIRED, _FIRST_DELIVERY, self._lock)
@@ -229,11 +225,10 @@ class Acquisition:
             self._window.append(added)
             self.taken.append(added)
         self._records += last - first + 1
-        self._is_over = self._is_over or self._has_all()
+        if self._is_strict and self._records >= self._wanted.records_max:
+            self._is_over = True
 
     def _may_extend(self, first: Offset) -> bool:
-        if not self.taken:
-            return False
         before = self.taken[-1]
         return (
             before.last + 1 == first

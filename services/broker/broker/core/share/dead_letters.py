@@ -158,11 +158,17 @@ class DeadLetters:
 
     # -- attempts
 
+    @property
+    def is_idle(self) -> bool:
+        """True while there are no dead letters, and none of earlier leaders: the usual case."""
+        held = self._held or self._share.new_letters
+        return not (held or self._due or self._blocked or self.attempt)
+
     def is_due(self, now: InstantMs) -> bool:
         """Return True if an attempt may begin."""
         if self.attempt is not None or self._share.phase is not Phase.ACTIVE:
             return False
-        if self._due or self._blocked or self._share.has_new_letters:
+        if self._due or self._blocked or self._share.new_letters:
             self._refill()
         return self._has_work and now >= self._retry_at
 

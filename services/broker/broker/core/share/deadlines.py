@@ -1,4 +1,4 @@
-"""One deadline for each of many share-partitions."""
+"""Deadlines of many share-partitions."""
 
 import heapq
 from collections.abc import Hashable
@@ -17,9 +17,10 @@ def earlier(one: InstantMs | None, other: InstantMs | None) -> InstantMs | None:
 
 
 class Deadlines(Generic[Key]):
-    """A heap with entries that may be out of date.
+    """Times at which keys are to be looked at. A deadline that moves back, as most do, is noticed
+    only when its first time has come: to keep each exact would cost every request more.
 
-    Invariant: the deadline of every key has an entry.
+    Invariant: each key that was given a time has an entry at that time, or at an earlier one.
     """
 
     def __init__(self) -> None:
@@ -30,30 +31,34 @@ class Deadlines(Generic[Key]):
     def __len__(self) -> int:
         return len(self._at)
 
-    def set(self, key: Key, at: InstantMs | None) -> None:
-        """Set or move a deadline; None removes it."""
-        if at is None:
-            self._at.pop(key, None)
-        elif self._at.get(key) != at:
-            self._at[key] = at
-            self._sequence += 1
-            heapq.heappush(self._heap, (at, self._sequence, key))
-            if len(self._heap) > 64 + 4 * len(self._at):
-                self._prune()
+    def look_by(self, key: Key, at: InstantMs) -> None:
+        """Take a key by this time."""
+        known = self._at.get(key)
+        if known is not None and known <= at:
+            return
+        self._at[key] = at
+        self._sequence += 1
+        heapq.heappush(self._heap, (at, self._sequence, key))
+        if len(self._heap) > 64 + 4 * len(self._at):
+            self._prune()
+
+    def forget(self, key: Key) -> None:
+        """Drop a key with its deadline."""
+        self._at.pop(key, None)
 
     def _prune(self) -> None:
         self._heap = [entry for entry in self._heap if self._at.get(entry[2]) == entry[0]]
         heapq.heapify(self._heap)
 
     def next(self) -> InstantMs | None:
-        """Return the first deadline."""
+        """Return the time of the first key."""
         heap = self._heap
         while heap and self._at.get(heap[0][2]) != heap[0][0]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
     def take_due(self, now: InstantMs) -> list[Key]:
-        """Remove and return the keys whose deadline has come, in order."""
+        """Remove and return the keys whose time has come, in order."""
         due: list[Key] = []
         while (at := self.next()) is not None and at <= now:
             key = heapq.heappop(self._heap)[2]

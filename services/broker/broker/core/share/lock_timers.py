@@ -66,10 +66,11 @@ class LockTimers:
 
     def next_deadline(self) -> InstantMs | None:
         """Time of the first that ends."""
-        while self._locks:
-            lock = self._locks[0][2]
+        locks = self._locks
+        while locks:
+            lock = locks[0][2]
             if lock.records and not lock.is_over:
                 break
-            heapq.heappop(self._locks)
-        locks_due = self._locks[0][0] if self._locks else None
-        return earlier(locks_due, self._delays[0][0] if self._delays else None)
+            heapq.heappop(locks)
+        locks_due = locks[0][0] if locks else None
+        return earlier(locks_due, self._delays[0][0]) if self._delays else locks_due

@@ -29,13 +29,15 @@ class ReadLimits(NamedTuple):
 
 
 class HeaderWalk:
-    """Headers of one read, in order, as far as they are needed: ``take`` until it returns False.
+    """Headers of one read, in order, as far as they are needed: ``take`` until ``is_over``.
 
     Invariant: but for the first batch, ``headers`` are within the limits.
     """
 
     def __init__(self, plan: ReadPlan, limits: ReadLimits) -> None:
         self.headers: list[BatchHeader] = []
+        self.is_over = False
+        """True if no header after these can be part of the read."""
         self._plan = plan
         self._limits = limits
         self._bytes = 0
@@ -43,26 +45,20 @@ class HeaderWalk:
 
     def take(self, header: BatchHeader) -> bool:
         """Take the next header. False: it is not part of the read, nor are those after it."""
-        limits = self._limits
-        if header.base_offset >= limits.end:
-            self._has_passed_end = True
-            return False
-        size_bytes = header.size_bytes
-        if self._bytes + size_bytes > limits.bytes_max and (self.headers or not limits.may_exceed):
-            return False
         if self.is_over:
+            return False
+        limits, size_bytes = self._limits, header.size_bytes
+        self._has_passed_end = header.base_offset >= limits.end
+        is_long = self._bytes + size_bytes > limits.bytes_max
+        if self._has_passed_end or (is_long and (self.headers or not limits.may_exceed)):
+            self.is_over = True
             return False
         self.headers.append(header)
         self._bytes += size_bytes
+        end = header.base_offset + header.last_offset_delta + 1
+        first = self._plan.first_offset
+        self.is_over = end >= limits.end or end - first >= limits.records_max
         return True
-
-    @property
-    def is_over(self) -> bool:
-        """True if no header after these can be part of the read."""
-        if not self.headers:
-            return False
-        limits, end = self._limits, self.headers[-1].last_offset + 1
-        return end >= limits.end or end - self._plan.first_offset >= limits.records_max
 
     def exhausted(self) -> None:
         """Note that the log has no further batch below the end."""
@@ -78,12 +74,11 @@ class HeaderWalk:
             end = max(end, plan.end)
         if end <= plan.first_offset:
             return None
-        return LogRead(plan.first_offset, end, [_log_batch(one, aborted) for one in self.headers])
-
-
-def _log_batch(header: BatchHeader, aborted: Collection[AbortedTxn]) -> LogBatch:
-    has_records = not header.is_control and not is_aborted(header, aborted)
-    return LogBatch(Offset(header.base_offset), Offset(header.last_offset), has_records)
+        batches: list[LogBatch] = []
+        for one in self.headers:
+            has_records = not one.is_control and not (aborted and is_aborted(one, aborted))
+            batches.append(LogBatch(Offset(one.base_offset), Offset(one.last_offset), has_records))
+        return LogRead(plan.first_offset, end, batches)
 
 
 def is_aborted(header: BatchHeader, aborted: Collection[AbortedTxn]) -> bool:

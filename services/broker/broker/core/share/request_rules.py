@@ -1,5 +1,6 @@
 """Checks of ShareFetch and ShareAcknowledge requests that need no state."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tidemark.model.errors import ErrorCode
@@ -16,6 +17,9 @@ turn of the event loop. The window of a share-partition may have a lower bound.
 """
 RENEW_FROM: Final = 2
 """First version of both requests that may renew locks."""
+
+
+_MODES: Final = {mode.value: mode for mode in AcquireMode}
 
 
 class FetchTerms(NamedTuple):
@@ -39,7 +43,7 @@ class FetchTerms(NamedTuple):
     @property
     def mode(self) -> AcquireMode:
         """Acquire mode; valid once the request was checked."""
-        return AcquireMode(self.acquire_mode)
+        return _MODES[self.acquire_mode]
 
 
 def refused_ids(group_id: str | None, member_id: str | None) -> SessionRefusal | None:
@@ -84,7 +88,7 @@ def refused_count(count: int, before: int) -> Answer | None:
     return Answer(ErrorCode.INVALID_REQUEST, message)
 
 
-def refused_types(batches: tuple[AcknowledgementBatch, ...], version: int) -> Answer | None:
+def refused_types(batches: Sequence[AcknowledgementBatch], version: int) -> Answer | None:
     """Return the error of acknowledgements that the request's version lacks, else None."""
     if version >= RENEW_FROM:
         return None

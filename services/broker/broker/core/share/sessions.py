@@ -103,12 +103,13 @@ class ShareSessions:
                 return _invalid("a request that closes a share session must not add partitions")
             session.is_closing = True
             return session
-        added = len(set(request.added) - session.partitions.keys())
-        if self.partition_count + added > self.partitions_max:
-            return self._too_many_partitions()
-        if len(session.partitions) + added > SESSION_PARTITIONS_MAX:
-            return _too_large()
-        self._change(session, request)
+        new = {key for key in request.added if key not in session.partitions}
+        if new or request.forgotten:
+            if self.partition_count + len(new) > self.partitions_max:
+                return self._too_many_partitions()
+            if len(session.partitions) + len(new) > SESSION_PARTITIONS_MAX:
+                return _too_large()
+            self._change(session, request)
         session.next_epoch()
         return session
 

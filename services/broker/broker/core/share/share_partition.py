@@ -81,13 +81,14 @@ class SharePartition:
         self.settings = settings
         self.phase = Phase.EMPTY
         self.window = Window(Offset(0), settings.isolated_from)
-        self._state_epoch = FIRST_STATE_EPOCH
+        self._owner = StateOwner(key, FIRST_STATE_EPOCH, leader_epoch)
         self._durable_start = NO_OFFSET
         self._timers = LockTimers()
         self._writes = StateWrites()
         self._transactions = TransactionLocks()
         self._is_woken = False
-        self._dead_letters: list[Span] = []
+        self.new_letters: list[Span] = []
+        """Dead letters that nobody has taken."""
 
     def __str__(self) -> str:
         """One line: ``billing:00..07-3 Active e4 100/_300 available 5 acquired 195``."""
@@ -131,8 +132,8 @@ class SharePartition:
             return Answer(ErrorCode.UNKNOWN_SERVER_ERROR, window)
         self.window = window
         self._durable_start = window.start
-        self._state_epoch = read.state_epoch
-        self._dead_letters = [(one.first, one.last) for one in window if one.state is ARCHIVING]
+        self._owner = self._owner._replace(state_epoch=read.state_epoch)
+        self.new_letters = [(one.first, one.last) for one in window if one.state is ARCHIVING]
         if is_new:
             self._writes.next.start = window.start
             return DONE
@@ -160,7 +161,7 @@ class SharePartition:
         self.window = Window(self.window.start, self.settings.isolated_from)
         self._timers = LockTimers()
         self._transactions = TransactionLocks()
-        self._dead_letters = []
+        self.new_letters = []
         return Settled(NOT_READY[Phase.FENCED], tuple(self._writes.abandon()))
 
     def next_write(self, now: InstantMs) -> WriteState | None:
@@ -169,18 +170,15 @@ class SharePartition:
         """
         if not self._writes.is_due(now):
             return None
-        return self._writes.begin(self._owner(), self.window)
+        return self._writes.begin(self._owner, self.window)
 
     def is_write_due(self, now: InstantMs) -> bool:
         """Return True if ``next_write`` begins one."""
         return self._writes.is_due(now)
 
-    def _owner(self) -> StateOwner:
-        return StateOwner(self.key, self._state_epoch, self.leader_epoch)
-
     def pending_write(self, pending: tuple[PendingBatch, ...]) -> WriteState:
         """A write of pending batches alone. It may overlap with others: it changes nothing else."""
-        return WriteState(*self._owner(), UNKNOWN_START, (), pending=pending)
+        return WriteState(*self._owner, UNKNOWN_START, (), pending=pending)
 
     def written(
         self,
@@ -205,16 +203,20 @@ class SharePartition:
         over = self._transactions.take_ended()
         if is_written:
             self._durable_start = max(self._durable_start, ended.reached)
-            self._roll_back([one for one in ended.moved if belongs_to(one, refused)])
+            if refused:
+                self._roll_back([one for one in ended.moved if belongs_to(one, refused)])
             self._commit(ended)
         else:
             self._roll_back(ended.moved)
         for transaction, is_committed in over.items():
             self.end_transaction(transaction, is_committed=is_committed)
+        answer = DONE if is_written else Answer(client_error(error_code), message)
         return Settled(
-            Answer(client_error(error_code), message),
-            tuple(one.request for one in ended.waiting if one.transaction not in refused),
-            tuple(one.request for one in ended.waiting if one.transaction in refused),
+            answer,
+            tuple([one.request for one in ended.waiting if one.transaction not in refused]),
+            tuple([one.request for one in ended.waiting if one.transaction in refused])
+            if refused
+            else (),
         )
 
     def _commit(self, ended: Pending) -> None:
@@ -222,12 +224,13 @@ class SharePartition:
         for one in ended.moved:
             if one.transition is not None:  # else the log dropped it
                 self._finish(one, one.transition)
-        self._dead_letters += ended.archiving
+        self.new_letters += ended.archiving
         window.advance()
         if window.start > ended.reached:  # a transaction has ended since the write began
             self._writes.next.start = window.start
         for one in ended.moved:
-            window.join(one)
+            if one.last >= window.start:
+                window.join(one)
         self._is_woken = True
         if self.phase is Phase.INITIALIZING:
             self._move(PhaseCause.LOADED)
@@ -292,7 +295,8 @@ class SharePartition:
         """
         if self.phase is not Phase.ACTIVE or wanted.records_max <= 0:
             return []
-        self.tick(now)
+        if self._timers.is_due(now):
+            self.tick(now)
         order = self.window.order
         if order is not None and order.unread(self.window.start) is not None:
             learn_pending(self.window, order, read)
@@ -301,7 +305,7 @@ class SharePartition:
         lock = Lock(wanted.member, InstantMs(now + self.settings.lock_ms))
         acquisition = Acquisition(self.window, self.settings, wanted, lock, now)
         acquisition.run(read)
-        acquired = acquisition.acquired()
+        acquired = [AcquiredRecords(one.first, one.last, one.count) for one in acquisition.taken]
         if acquired:
             self._timers.start(lock)
         for one in acquisition.archived:
@@ -323,7 +327,8 @@ class SharePartition:
         """
         if self.phase is not Phase.ACTIVE:
             return NOT_READY[self.phase]
-        self.tick(now)
+        if self._timers.is_due(now):
+            self.tick(now)
         applied = acknowledge(
             self.window,
             self.settings,
@@ -390,7 +395,7 @@ class SharePartition:
             _, outcome = one.lock.pending
             self.window.become(one, outcome)
             if outcome is ARCHIVING:
-                self._dead_letters.append((one.first, one.last))
+                self.new_letters.append((one.first, one.last))
         if self.window.advance():
             self._writes.next.start = self.window.start  # the share-coordinator moves no start
         for one in held:
@@ -428,7 +433,8 @@ class SharePartition:
 
     def next_deadline(self) -> InstantMs | None:
         """Time of the next call of ``tick`` and ``next_write``; None: nothing waits for time."""
-        return earlier(self._timers.next_deadline(), self._writes.next_deadline())
+        due = self._timers.next_deadline()
+        return due if self._writes.retry_at is None else earlier(due, self._writes.next_deadline())
 
     @property
     def is_idle(self) -> bool:
@@ -448,16 +454,11 @@ class SharePartition:
 
     # -- dead letters
 
-    @property
-    def has_new_letters(self) -> bool:
-        """True if there are dead letters to take."""
-        return bool(self._dead_letters)
-
     def take_dead_letters(self) -> list[Span]:
         """Records to be copied to the dead-letter queue; each is named once. Their state is
         persisted: the next leader finds them.
         """
-        letters, self._dead_letters = self._dead_letters, []
+        letters, self.new_letters = self.new_letters, []
         start = self.window.start
         return [(max(first, start), last) for first, last in letters if last >= start]
 

@@ -105,22 +105,23 @@ class StateWrites:
         assert self.under_way is None, "one write at a time"
         pending, self.next = self.next, Pending()
         self.under_way = pending
-        pending.unwritten = spans_joined(pending.unwritten, window)
         start = pending.reached = start_after(window)
-        finished = window.finished_records - (start - window.start) + _finishing(pending.moved)
-        moved = _moved_batches(pending.moved)
-        batches = state_batches((*moved, *_unwritten_batches(pending.unwritten, window)), start)
-        pending.archiving = [
-            (first, last) for first, last, state, _ in batches if state is ARCHIVING
-        ]
+        moved, in_transactions, finishing = _content(pending.moved)
+        if pending.unwritten:
+            pending.unwritten = spans_joined(pending.unwritten, window)
+            moved += _unwritten_batches(pending.unwritten, window)
+        batches = state_batches(moved, start)
+        for first, last, state, _ in batches:
+            if state is ARCHIVING:
+                pending.archiving.append((first, last))
         return WriteState(
             owner.key,
             owner.state_epoch,
             owner.leader_epoch,
             start,
             batches,
-            finished,
-            pending_batches(pending.moved),
+            window.finished_records - (start - window.start) + finishing,
+            in_transactions,
         )
 
     def end(self, *, is_written: bool, retry_at: InstantMs) -> Pending:
@@ -149,8 +150,9 @@ def start_after(window: Window) -> Offset:
     at once, and need not name what is below.
     """
     for one in window:
-        is_finishing = one.transition is not None and one.transition.state in TERMINAL_STATES
-        if not is_finishing and not one.is_finished:
+        transition = one.transition
+        state = one.state if transition is None else transition.state
+        if state not in TERMINAL_STATES:
             return one.first
     return window.end
 
@@ -177,7 +179,8 @@ def state_batches(batches: Iterable[StateBatch], start: Offset) -> tuple[StateBa
     batch               |  [C][C]     joined
     """
     joined: list[StateBatch] = []
-    for first, last, state, delivery_count in sorted(batches):
+    for batch in sorted(batches):
+        first, last, state, delivery_count = batch
         if last < start:
             continue
         if joined:
@@ -190,37 +193,33 @@ def state_batches(batches: Iterable[StateBatch], start: Offset) -> tuple[StateBa
             ):
                 joined[-1] = before._replace(last_offset=last)
                 continue
-        joined.append(StateBatch(max(first, start), last, state, delivery_count))
+        joined.append(batch if first >= start else batch._replace(first_offset=start))
     return tuple(joined)
 
 
-def _finishing(moved: Sequence[Range]) -> int:
-    return sum(
-        one.records
-        for one in moved
-        if one.transition is not None and one.transition.state in TERMINAL_STATES
-    )
-
-
-def _moved_batches(moved: Sequence[Range]) -> Iterable[StateBatch]:
+def _content(
+    moved: Iterable[Range],
+) -> tuple[list[StateBatch], tuple[PendingBatch, ...], int]:
+    """Return what transitions write: batches, acknowledgements that belong to transactions, in
+    order, and the number of records that are finished then.
+    """
+    batches: list[StateBatch] = []
+    in_transactions: list[PendingBatch] = []
+    finishing = 0
     for one in moved:
-        if one.transition is not None and one.transition.pending is None:
-            state, delivery_count, *_ = one.transition
-            yield StateBatch(one.first, one.last, state, delivery_count)
-
-
-def pending_batches(moved: Iterable[Range]) -> tuple[PendingBatch, ...]:
-    """Acknowledgements that belong to transactions, in order."""
-    batches: list[PendingBatch] = []
-    for one in moved:
-        if one.transition is not None and one.transition.pending is not None:
-            transaction, outcome = one.transition.pending
-            batches.append(
-                PendingBatch(
-                    one.first, one.last, outcome, one.transition.delivery_count, transaction
-                )
+        if one.transition is None:
+            continue
+        state, delivery_count, _, pending, _ = one.transition
+        if pending is not None:
+            transaction, outcome = pending
+            in_transactions.append(
+                PendingBatch(one.first, one.last, outcome, delivery_count, transaction)
             )
-    return tuple(sorted(batches))
+            continue
+        batches.append(StateBatch(one.first, one.last, state, delivery_count))
+        if state in TERMINAL_STATES:
+            finishing += one.last - one.first + 1
+    return batches, tuple(sorted(in_transactions)), finishing
 
 
 def _unwritten_batches(spans: Sequence[Span], window: Window) -> Iterable[StateBatch]:

@@ -16,7 +16,7 @@ from tidemark.model.ids import InstantMs, Offset
 from tidemark.model.share_state import TERMINAL_STATES, DeliveryState, TransactionKey
 
 from broker.core.share.key_order import KeyOrder
-from broker.core.share.states import ACQUIRED, ARCHIVED, ARCHIVING, AVAILABLE
+from broker.core.share.states import ACKNOWLEDGED, ACQUIRED, ARCHIVED, ARCHIVING, AVAILABLE
 
 READY: Final = InstantMs(0)
 NEVER: Final = InstantMs(2**63 - 1)
@@ -159,9 +159,9 @@ class Window:
         written keeps them there. If half as many of them wait as records may be in flight, or as
         many ranges are kept, they count: that bounds the memory.
         """
-        waiting_max = records_max // 2
-        if not 0 < self.counts[ARCHIVING] <= waiting_max or len(self._ranges) > waiting_max:
-            return records_max - self.records
+        archiving, waiting_max = self.counts[ARCHIVING], records_max // 2
+        if not archiving or archiving > waiting_max or len(self._ranges) > waiting_max:
+            return records_max - (self.end - self.start)
         return records_max - (self.end - self._first_in_flight())
 
     def _first_in_flight(self) -> Offset:
@@ -180,7 +180,7 @@ class Window:
     @property
     def finished_records(self) -> int:
         """Offsets whose delivery is complete."""
-        return sum(self.counts[state] for state in TERMINAL_STATES)
+        return self.counts[ACKNOWLEDGED] + self.counts[ARCHIVED]
 
     def _index(self, offset: Offset) -> int:
         return bisect_right(self._firsts, offset) - 1
@@ -198,7 +198,7 @@ class Window:
         assert added.first == self.end, "a window has no gaps"
         self._firsts.append(added.first)
         self._ranges.append(added)
-        self.counts[added.state] += added.records
+        self.counts[added.state] += added.last - added.first + 1
         self.end = Offset(added.last + 1)
 
     def extend(self, last: Offset) -> None:
@@ -280,11 +280,11 @@ class Window:
     def advance(self) -> bool:
         """Let the window begin at the first record that is not finished. True if it moved."""
         passed = 0
-        for first in self._ranges:
-            if not first.is_finished:
+        for one in self._ranges:
+            if one.state not in TERMINAL_STATES:
                 break
             passed += 1
-            self.counts[first.state] -= first.records
+            self.counts[one.state] -= one.last - one.first + 1
         if not passed:
             return False
         self.start = self._ranges[passed].first if passed < len(self._ranges) else self.end
@@ -345,6 +345,8 @@ class Window:
 
     def available_run(self, now: InstantMs) -> tuple[Offset, Offset] | None:
         """First and last offset of the first records that may be delivered together."""
+        if not self.counts[AVAILABLE]:
+            return None
         index = self.first_available(now)
         if index == len(self._ranges):
             return None

@@ -1,5 +1,7 @@
 """ShareFetch (78), versions 1 and 2: sessions, acknowledgements, records as slices of files."""
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from tidemark.kafka.apis import ApiKey
@@ -26,6 +28,7 @@ from broker.core.share.sessions import (
     SessionRequest,
     ShareSession,
 )
+from broker.core.share.states import Phase
 from broker.shell.kafka.share_parts import (
     ShareParts,
     acknowledge,
@@ -51,6 +54,8 @@ class Fetched(NamedTuple):
     slices: tuple[LogSlice, ...]
     size_bytes: int = 0
     """Size of the records."""
+    records: int = 0
+    """Number of records."""
 
 
 NOTHING: Final = Fetched(DONE, [], ())
@@ -104,14 +109,14 @@ def _session(
             request.session_epoch,
             connection,
             added,
-            [
-                (TopicId(topic_id), partition)
-                for topic_id, partitions in request.forgotten
-                for partition in partitions
-            ],
+            _keys_of(request.forgotten) if request.forgotten else (),
             has_acknowledgements,
         )
     )
+
+
+def _keys_of(topics: Sequence[tuple[bytes, list[int]]]) -> list[PartitionKey]:
+    return [(TopicId(topic_id), partition) for topic_id, numbers in topics for partition in numbers]
 
 
 class ShareFetch:
@@ -204,8 +209,7 @@ class ShareFetch:
             found = self._serve(turn, now)
             if found is not NOTHING:
                 self._found[turn.key] = found
-            records = sum([last - first + 1 for first, last, _ in found.acquired])
-            plan.gave(records, found.size_bytes)
+            plan.gave(found.records, found.size_bytes)
         session.served(plan.served)
         return bool(self._found) or is_due
 
@@ -232,7 +236,7 @@ class ShareFetch:
 
     def _usable(self, key: PartitionKey) -> HeldShare | Answer:
         held = self._places[key]
-        if isinstance(held, Answer):
+        if isinstance(held, Answer) or (held.share.phase is Phase.ACTIVE and held.is_led):
             return held
         problem = held.problem()
         if problem is None and not held.is_led:
@@ -264,8 +268,9 @@ class ShareFetch:
             if acquired:
                 slices = read.slices_of(acquired)
                 size_bytes = sum([one.length for one in slices])
+                records = sum([last - first + 1 for first, last, _ in acquired])
                 held.hosted.counters.bytes_out += size_bytes
-                return Fetched(DONE, acquired, slices, size_bytes)
+                return Fetched(DONE, acquired, slices, size_bytes, records)
             before, plan = plan, held.share.plan_read(now, member)
             if plan == before:
                 return NOTHING
@@ -327,34 +332,37 @@ class ShareFetch:
     def _answer(self) -> list[Part]:
         """Return the response's pieces with the records' slices between them."""
         parts, connection = self._parts, self._connection
-        topics: dict[bytes, list[tuple[ShareFetchResult, Fetched]]] = {}
+        acknowledged = self._acknowledged.answers
+        topics: dict[bytes, list[ShareFetchResult]] = {}
+        slices: dict[bytes, list[Sequence[LogSlice]]] = {}
         leaders: set[int] = set()
-        for key in {**self._found, **self._acknowledged.answers}:
-            found = self._found.get(key, NOTHING)
-            answer, written = found.answer, self._acknowledged.answers.get(key, DONE)
+        size_bytes = 0
+        for key in {**self._found, **acknowledged}:
+            found, written = self._found.get(key, NOTHING), acknowledged.get(key, DONE)
+            answer = found.answer
             leader = leader_of(parts, key, answer.error_code, written.error_code)
             if leader is not NO_LEADER:
                 leaders.add(leader[0])
             result = ShareFetchResult(
                 key[1],
-                int(answer.error_code),
+                answer.error_code,
                 answer.message,
-                int(written.error_code),
+                written.error_code,
                 written.message,
                 leader,
                 found.acquired,
                 found.size_bytes,
             )
-            topics.setdefault(key[0], []).append((result, found))
-        size_bytes = sum([found.size_bytes for found in self._found.values()])
+            size_bytes += found.size_bytes
+            topics.setdefault(key[0], []).append(result)
+            slices.setdefault(key[0], []).append(found.slices)
         pieces = write_share_fetch_response_parts(
             throttle_time_ms=self._throttle(size_bytes),
             lock_ms=parts.shares.config_of(self._session.key.group_id).record_lock_duration_ms,
-            topics=[(topic, [one for one, _ in results]) for topic, results in topics.items()],
-            node_endpoints=endpoints_of(parts, connection, leaders),
+            topics=list(topics.items()),
+            node_endpoints=endpoints_of(parts, connection, leaders) if leaders else (),
         )
-        slices = [found.slices for results in topics.values() for _, found in results]
-        return weave(pieces, slices)
+        return weave(pieces, list(chain.from_iterable(slices.values())))
 
     def _throttle(self, size_bytes: int) -> int:
         quotas = self._parts.facts.quotas

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemark.kafka.primitives import NodeEndpoint
-from tidemark.kafka.share_requests import AcknowledgedBatch, ShareTopicRequest
+from tidemark.kafka.share_requests import ShareTopicRequest
 from tidemark.kafka.share_responses import NO_LEADER
 from tidemark.model.authorization import Operation, group_resource, topic_resource
 from tidemark.model.errors import ErrorCode
@@ -73,43 +73,36 @@ def acknowledge(
     """Apply the acknowledgements of a request: those of one partition as a whole."""
     answers = PendingAnswers()
     applied = 0
-    for key, read in _by_partition(topics).items():
+    for key, batches in _by_partition(topics).items():
         refused = topic_refused(parts, connection, key[0])
-        count = sum([max(1, len(one.types)) for one in read])
+        count = sum([max(1, len(one.types)) for one in batches])
         wrong = Answer(refused) if refused is not None else refused_count(count, applied)
-        batches = () if wrong is not None else _batches(read)
         wrong = wrong or refused_types(batches, version)
         if wrong is not None:
             answers.answers[key] = wrong
         else:
             applied += count
-            parts.shares.acknowledge(session, key, batches, answers)
+            parts.shares.acknowledge(session.key, key, batches, answers)
     return answers
-
-
-def _batches(read: Sequence[AcknowledgedBatch]) -> tuple[AcknowledgementBatch, ...]:
-    return tuple(
-        [
-            AcknowledgementBatch(Offset(first), Offset(last), types, delay_ms, is_unseen)
-            for first, last, types, delay_ms, is_unseen in read
-        ]
-    )
 
 
 def _by_partition(
     topics: Sequence[ShareTopicRequest],
-) -> dict[PartitionKey, list[AcknowledgedBatch]]:
-    found: dict[PartitionKey, list[AcknowledgedBatch]] = {}
+) -> dict[PartitionKey, list[AcknowledgementBatch]]:
+    found: dict[PartitionKey, list[AcknowledgementBatch]] = {}
     for topic_id, partitions in topics:
         for partition, batches in partitions:
             if batches:
-                found.setdefault((TopicId(topic_id), partition), []).extend(batches)
+                same = found.setdefault((TopicId(topic_id), partition), [])
+                for first, last, types, delay_ms, is_unseen in batches:
+                    span = Offset(first), Offset(last)
+                    same.append(AcknowledgementBatch(*span, types, delay_ms, is_unseen))
     return found
 
 
 def leader_of(parts: ShareParts, key: PartitionKey, *codes: ErrorCode) -> tuple[int, int]:
     """Return leader and epoch of a partition where one of these errors concerns them."""
-    if not leader_hints.HINTED.intersection(codes):
+    if not any(codes) or not leader_hints.HINTED.intersection(codes):
         return NO_LEADER
     return leader_hints.current_leader(parts.metadata, "", *key) or NO_LEADER
 

@@ -74,6 +74,8 @@ class AppendStream:
         self._context = context
         self._pending: Inbox[PendingAnswer | None] = Inbox(inputs_max=APPENDS_IN_FLIGHT_MAX + 1)
         self._room = asyncio.Semaphore(APPENDS_IN_FLIGHT_MAX)
+        self._unanswered = 0
+        """Appends whose answers the other loop sends."""
 
     async def run(self) -> None:
         """Serve until the client has ended its side and has all answers, or is gone."""
@@ -86,8 +88,13 @@ class AppendStream:
             await self._room.acquire()
             async with self._bytes_in_flight.hold(len(request.batches)):
                 pending = await self._take(request)
-            queued = self._pending.put_nowait(pending)
-            assert queued, "the semaphore keeps room"
+            if pending.committed is None and not self._unanswered:
+                await send(self._context, await _answered(pending))  # without the other loop
+                self._room.release()
+            else:
+                self._unanswered += 1
+                queued = self._pending.put_nowait(pending)
+                assert queued, "the semaphore keeps room"
             if pending.throttle_ms:
                 await asyncio.sleep(pending.throttle_ms / 1_000)  # throttling as a stream can do it
         queued = self._pending.put_nowait(None)
@@ -215,6 +222,7 @@ class AppendStream:
         try:
             while (pending := await self._pending.get()) is not None:
                 await send(self._context, await _answered(pending))
+                self._unanswered -= 1
                 self._room.release()
         finally:
             for left in self._pending.drain_nowait():

@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 
 class ByteBudget:
@@ -24,17 +22,12 @@ class ByteBudget:
         """Number of requests that wait for room."""
         return sum(1 for _, turn in self._waiting if not turn.done())
 
-    @asynccontextmanager
-    async def hold(self, size_bytes: int) -> AsyncIterator[None]:
-        """Count ``size_bytes`` for the block's duration, once there is room."""
-        counted = min(size_bytes, self.bytes_max)
-        await self._take(counted)
-        try:
-            yield
-        finally:
-            self._give(counted)
+    def hold(self, size_bytes: int) -> "_Hold":
+        """Count ``size_bytes`` for the duration of an ``async with`` block, once there is room."""
+        return _Hold(self, min(size_bytes, self.bytes_max))
 
-    async def _take(self, size_bytes: int) -> None:
+    async def take(self, size_bytes: int) -> None:
+        """Count bytes, at most the whole budget, once there is room."""
         if not self._waiting and self.in_flight_bytes + size_bytes <= self.bytes_max:
             self.in_flight_bytes += size_bytes
             return
@@ -44,15 +37,17 @@ class ByteBudget:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._give(size_bytes)  # granted and cancelled in the same round of the loop
+                self.give(size_bytes)  # granted and cancelled in the same round of the loop
             else:
                 self._grant()  # the next one may fit now
             raise
 
-    def _give(self, size_bytes: int) -> None:
+    def give(self, size_bytes: int) -> None:
+        """Give back what was taken."""
         self.in_flight_bytes -= size_bytes
         assert self.in_flight_bytes >= 0, "given back twice"
-        self._grant()
+        if self._waiting:
+            self._grant()
 
     def _grant(self) -> None:
         while self._waiting:
@@ -65,3 +60,19 @@ class ByteBudget:
             self._waiting.popleft()
             self.in_flight_bytes += size_bytes
             turn.set_result(None)
+
+
+class _Hold:
+    """Bytes that are counted within a block. A generator as context manager costs twice as much."""
+
+    __slots__ = ("_budget", "_size_bytes")
+
+    def __init__(self, budget: ByteBudget, size_bytes: int) -> None:
+        self._budget = budget
+        self._size_bytes = size_bytes
+
+    async def __aenter__(self) -> None:
+        await self._budget.take(self._size_bytes)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._budget.give(self._size_bytes)

@@ -142,9 +142,7 @@ class ShareTransactions(share_pb2_grpc.ShareTransactionsServicer):
                 AcknowledgementBatch(Offset(one.first_offset), Offset(one.last_offset), (one.type,))
                 for one in part.batches
             ]
-            self._shares.acknowledge_as(
-                member, _key(part), batches, answers, transaction=transaction
-            )
+            self._shares.acknowledge(member, _key(part), batches, answers, transaction=transaction)
         answers.on_complete = settled.set
         if not answers.is_complete:
             await settled.wait()

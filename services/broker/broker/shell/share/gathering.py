@@ -1,5 +1,7 @@
 """Gathering: share-partitions whose changes wait for the next write of their group."""
 
+from collections.abc import Iterable
+
 from tidemark.model.ids import InstantMs
 
 from broker.core.share.write_gate import LINGER_MS, WriteGate
@@ -28,24 +30,19 @@ class Gathering:
         gate = self._gates.get(group_id)
         return gate is None or gate.may_begin(now)
 
-    def hold_back(self, held: HeldShare) -> None:
-        """Keep a share-partition for the next write of its group."""
-        self._held_back.setdefault(held.group_id, {})[held] = None
+    def hold_back(self, group_id: str, changed: Iterable[HeldShare], now: InstantMs) -> None:
+        """Keep share-partitions with something to write for the next write of their group."""
+        for held in changed:
+            if held.share.is_write_due(now):
+                self._held_back.setdefault(group_id, {})[held] = None
 
-    def with_held_back(
-        self, touched: dict[HeldShare, None], now: InstantMs
-    ) -> dict[HeldShare, None]:
-        """Return share-partitions, and those of their groups that were held back and go on now."""
-        if not self._held_back:
-            return touched
-        for group_id in {held.group_id for held in touched}.intersection(self._held_back):
-            if self.is_open(group_id, now):
-                touched |= self._held_back.pop(group_id)
-        return touched
+    def take_held_back(self, group_id: str) -> Iterable[HeldShare]:
+        """Return the share-partitions of a group that were held back, and go on now."""
+        return self._held_back.pop(group_id, ())
 
-    def began(self, group_id: str) -> None:
+    def began(self, group_id: str, now: InstantMs) -> None:
         """Note that a write of a group has begun."""
-        self._gates.setdefault(group_id, WriteGate()).began()
+        self._gates.setdefault(group_id, WriteGate()).began(now)
 
     def ended(self, group_id: str, now: InstantMs) -> list[HeldShare]:
         """Note its end. Return what was held back meanwhile, as far as it is to be touched: one

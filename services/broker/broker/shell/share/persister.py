@@ -4,13 +4,14 @@ group.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import Offset
-from tidemark.model.share_state import UNKNOWN_START, ReadState, StateRead, WriteState
+from tidemark.model.share_state import UNKNOWN_START, ReadState, StateRead, StateResult, WriteState
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.telemetry import fields
 
@@ -74,9 +75,9 @@ class Persister:
         finally:
             self._tasks = None
 
-    def _start(self, call: Callable[[], Awaitable[None]], of: Sequence[HeldShare]) -> None:
+    def _start(self, call: Coroutine[Any, Any, None]) -> None:
         assert self._tasks is not None, "calls begin while it runs"
-        self._tasks.create_task(self._guarded(call, of))
+        self._tasks.create_task(call)
 
     async def _guarded(self, call: Callable[[], Awaitable[None]], of: Sequence[HeldShare]) -> None:
         """Run a call; an internal error costs its share-partitions alone."""
@@ -91,21 +92,25 @@ class Persister:
 
     def write(self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]) -> None:
         """Write what has changed of share-partitions of one group."""
-        self._start(partial(self._write, group_id, batch), [held for held, _ in batch])
+        self._start(self._write(group_id, batch))
 
     async def _write(self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]) -> None:
+        """Do as ``_guarded``, without a coroutine of its own: acknowledgements wait for this."""
         try:
-            await self._write_now(group_id, batch)
+            writes = [write for _, write in batch]
+            results = await self._state.write(group_id, writes, self._timeout_s)
+            self._note_written(batch, results)
         except Exception:
             self._on_written(group_id)
-            raise
-        self._on_written(group_id)  # not when the persister stops: nothing may begin then
+            log.critical("share-partitions dropped: internal error", exc_info=True)
+            for held, _ in batch:
+                self._on_failed(held)
+        else:
+            self._on_written(group_id)  # not when the persister stops: nothing may begin then
 
-    async def _write_now(
-        self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]
+    def _note_written(
+        self, batch: Sequence[tuple[HeldShare, WriteState]], results: Sequence[StateResult]
     ) -> None:
-        writes = [write for _, write in batch]
-        results = await self._state.write(group_id, writes, self._timeout_s)
         now = self._clock.now_ms()
         for (held, _), result in zip(batch, results, strict=True):
             self.writes += 1
@@ -131,7 +136,8 @@ class Persister:
 
     def load(self, group_id: str, batch: Sequence[tuple[HeldShare, ReadState]]) -> None:
         """Read the states of share-partitions of one group."""
-        self._start(partial(self._load, group_id, batch), [held for held, _ in batch])
+        call = partial(self._load, group_id, batch)
+        self._start(self._guarded(call, [held for held, _ in batch]))
 
     async def _load(self, group_id: str, batch: Sequence[tuple[HeldShare, ReadState]]) -> None:
         reads = [read for _, read in batch]

@@ -1,10 +1,11 @@
 """Reads of the log for a share group: headers on the event loop, records by sendfile."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tidemark.codec.record_batch import BatchHeader
 from tidemark.model.errors import ErrorCode
+from tidemark.storage.batch_walk import FrameError
 from tidemark.storage.disk import DiskError
 
 from broker.core.open_txns import AbortedTxn
@@ -36,6 +37,8 @@ class ShareRead(NamedTuple):
 
     def slices_of(self, acquired: Sequence[AcquiredRecords]) -> tuple[LogSlice, ...]:
         """Return the batches with acquired records, from the first to the last, in few slices."""
+        if len(self.places) == 1:
+            return (self.places[0],)
         joined: list[LogSlice] = []
         for one in self.places[span_of(self.headers, acquired)]:
             before = joined[-1] if joined else None
@@ -88,23 +91,13 @@ class ShareReader:
         """
         log = held.hosted.log
         found = log.read(plan.first_offset, limits.bytes_max, end=readable_end)
-        walk, places = HeaderWalk(plan, limits), list[LogSlice]()
-        with log.health.guarded(plan.first_offset):
-            is_cut = False
-            for one in found.slices:
-                for position, header in walk_headers(
-                    one.file, one.position, one.position + one.length
-                ):
-                    is_cut = not walk.take(header)
-                    if not is_cut:
-                        places.append(LogSlice(one.file, position, header.size_bytes))
-                        is_cut = walk.is_over
-                    if is_cut:
-                        break
-                if is_cut:
-                    break
+        walk = HeaderWalk(plan, limits)
+        try:
+            places = list(_places_of(walk, found.slices))
+        except FrameError as damage:
+            log.health.raise_damaged(damage, plan.first_offset)
         last = walk.headers[-1].last_offset if walk.headers else -1
-        if not is_cut and (not found.slices or last + 1 >= readable_end):
+        if not walk.is_over and (not found.slices or last + 1 >= readable_end):
             walk.exhausted()
         aborted: tuple[AbortedTxn, ...] = ()
         if held.is_committed_only and walk.headers:
@@ -112,3 +105,15 @@ class ShareReader:
             aborted = tuple(history.aborted_between(walk.headers[0].base_offset, last + 1))
         read = walk.read(aborted)
         return None if read is None else ShareRead(read, walk.headers, places)
+
+
+def _places_of(walk: HeaderWalk, slices: Sequence[LogSlice]) -> Iterator[LogSlice]:
+    """Yield the place of each batch of a read, as far as headers are needed. Raises FrameError,
+    DiskError.
+    """
+    for one in slices:
+        for position, header in walk_headers(one.file, one.position, one.position + one.length):
+            if walk.take(header):
+                yield LogSlice(one.file, position, header.size_bytes)
+            if walk.is_over:
+                return

@@ -11,6 +11,7 @@ from tidemark.model.share_group_configs import ShareGroupConfig
 from tidemark.model.share_state import SharePartitionKey, TransactionKey
 from tidemark.runtime.metadata_cache import MetadataCache
 
+from broker.core.partition import Role
 from broker.core.share.acknowledgement import AcknowledgementBatch, Answer
 from broker.core.share.answers import NOT_READY
 from broker.core.share.dead_letters import DeadLetters
@@ -120,21 +121,26 @@ class SharePartitions:
         hosted = self.led(key)
         if isinstance(hosted, ErrorCode):
             return hosted
-        held = self._groups.get(group_id, {}).get(key)
+        held = self.get(group_id, key)
         if held is not None and (held.hosted is not hosted or not held.is_led):
             self.drop(held)
             held = None
-        if held is None or held.loading.is_void(held.share.phase, self._clock.now_ms()):
+        if held is not None and held.share.phase is Phase.ACTIVE:
+            if hosted.partition.bounds.log_start > held.share.window.start:
+                self._follow_log_start(held)
+            return held
+        now = self._clock.now_ms()
+        if held is None or held.loading.is_void(held.share.phase, now):
             held = self._make(group_id, key, hosted)
-        self._follow_log_start(held)
-        if held.loading.is_due(held.share.phase, self._clock.now_ms()):
+        if held.loading.is_due(held.share.phase, now):
             held.is_wanted = True
             self.turns.touch(held)
         return held
 
     def get(self, group_id: str, key: PartitionKey) -> HeldShare | None:
         """Return a share-partition that exists."""
-        return self._groups.get(group_id, {}).get(key)
+        of_group = self._groups.get(group_id)
+        return None if of_group is None else of_group.get(key)
 
     def of_group(self, group_id: str) -> list[HeldShare]:
         """Return the share-partitions of a group."""
@@ -145,6 +151,8 @@ class SharePartitions:
         hosted = self._table.find("", *key)
         if isinstance(hosted, ErrorCode):
             return hosted
+        if hosted.partition.role is Role.LEADER:
+            return hosted
         refused = hosted.partition.epoch_refused(-1)
         return hosted if refused is None else refused.error_code
 
@@ -154,7 +162,7 @@ class SharePartitions:
         at the next one would come again.
         """
         commitment = held.hosted.partition.commitment
-        return commitment.is_only_leader(has_lease=self._has_lease())
+        return commitment.is_only_leader(has_lease=commitment.alone or self._has_lease())
 
     def _make(self, group_id: str, key: PartitionKey, hosted: HostedPartition) -> HeldShare:
         config = self.config_of(group_id)
@@ -180,25 +188,12 @@ class SharePartitions:
 
     def _follow_log_start(self, held: HeldShare) -> None:
         log_start = Offset(held.hosted.partition.bounds.log_start)
-        if log_start > held.share.window.start and held.share.phase is Phase.ACTIVE:
-            held.share.log_start_moved(log_start, self._clock.now_ms())
-            self.turns.touch(held)
+        held.share.log_start_moved(log_start, self._clock.now_ms())
+        self.turns.touch(held)
 
     # -- requests
 
     def acknowledge(
-        self,
-        session: ShareSession,
-        key: PartitionKey,
-        batches: Sequence[AcknowledgementBatch],
-        answers: PendingAnswers,
-    ) -> None:
-        """Apply acknowledgements of one partition; their answer goes to ``answers``, now or once it
-        is written.
-        """
-        self.acknowledge_as(session.key, key, batches, answers)
-
-    def acknowledge_as(
         self,
         member: SessionKey,
         key: PartitionKey,

@@ -16,6 +16,7 @@ from tidemark.runtime.clock import Clock
 from broker.core.parked import WAIT_MS_MAX, Parked
 from broker.core.share.deadlines import Deadlines, earlier
 from broker.core.share.fetch_queue import FetchQueue
+from broker.core.share.states import Phase
 from broker.shell.share.gathering import Gathering
 from broker.shell.share.held import HeldShare
 from broker.shell.share.persister import Persister
@@ -131,35 +132,41 @@ class Turns:
         if persister is None or not persister.is_running:
             return  # ``resume`` follows
         now, gathering = self._clock.now_ms(), self.gathering
-        touched, self._touched = gathering.with_held_back(self._touched, now), {}
+        touched, self._touched = self._touched, {}
         for group_id, batch in self._due_writes(touched, now).items():
-            gathering.began(group_id)
+            gathering.began(group_id, now)
             persister.write(group_id, batch)
         for group_id, reads in self._due_loads(touched, now).items():
             persister.load(group_id, reads)
         for held in touched:
-            if not held.is_dropped and held.letters.is_due(now):
+            has_letters = not held.letters.is_idle
+            if has_letters and not held.is_dropped and held.letters.is_due(now):
                 self._copy_letters(held)
             if held.share.take_wakeup() or held.is_woken:
                 held.is_woken = False
                 self._look_again(held, now)
-            self._deadlines.set(held, gathering.deadline(held, self._deadline(held), now))
+            self._set_deadline(held, now)
         self._arm()
 
     def _due_writes(
         self, touched: Iterable[HeldShare], now: InstantMs
     ) -> dict[str, list[tuple[HeldShare, WriteState]]]:
         """Begin the writes of groups that may write now; hold back the others."""
-        writes: dict[str, list[tuple[HeldShare, WriteState]]] = {}
-        is_open: dict[str, bool] = {}
+        groups: dict[str, list[HeldShare]] = {}
         for held in touched:
-            if held.group_id not in is_open:
-                is_open[held.group_id] = self.gathering.is_open(held.group_id, now)
-            if not is_open[held.group_id]:
-                if held.share.is_write_due(now):
-                    self.gathering.hold_back(held)
-            elif (write := held.share.next_write(now)) is not None:
-                writes.setdefault(held.group_id, []).append((held, write))
+            groups.setdefault(held.group_id, []).append(held)
+        writes: dict[str, list[tuple[HeldShare, WriteState]]] = {}
+        for group_id, changed in groups.items():
+            if not self.gathering.is_open(group_id, now):
+                self.gathering.hold_back(group_id, changed, now)
+                continue
+            begun: list[tuple[HeldShare, WriteState]] = []
+            for held in (*self.gathering.take_held_back(group_id), *changed):
+                write = held.share.next_write(now)
+                if write is not None:
+                    begun.append((held, write))
+            if begun:
+                writes[group_id] = begun
         return writes
 
     def _due_loads(
@@ -167,7 +174,7 @@ class Turns:
     ) -> dict[str, list[tuple[HeldShare, ReadState]]]:
         loads: dict[str, list[tuple[HeldShare, ReadState]]] = {}
         for held in touched:
-            if self._is_load_due(held, now):
+            if held.share.phase is Phase.EMPTY and self._is_load_due(held, now):
                 held.is_wanted = False
                 loads.setdefault(held.group_id, []).append((held, held.share.begin_load()))
         return loads
@@ -188,26 +195,35 @@ class Turns:
         if self.queue.has(held):
             self._watch(held)
 
-    def _deadline(self, held: HeldShare) -> InstantMs | None:
+    def _set_deadline(self, held: HeldShare, now: InstantMs) -> None:
+        """Look at a share-partition again by its deadline. One that was dropped may be the first of
+        those that wait for a write.
+        """
+        due = None
         if held.is_dropped:
-            return None
-        due = earlier(held.share.next_deadline(), held.letters.next_deadline())
-        if self.queue.has(held):
-            due = earlier(due, held.loading.next_deadline(held.share.phase))
-        return due
+            self._deadlines.forget(held)
+        else:
+            due = held.share.next_deadline()
+            if not held.letters.is_idle:
+                due = earlier(due, held.letters.next_deadline())
+            if held.share.phase is Phase.EMPTY and self.queue.has(held):
+                due = earlier(due, held.loading.next_deadline(held.share.phase))
+        due = self.gathering.deadline(held, due, now)
+        if due is not None:
+            self._deadlines.look_by(held, due)
 
     def _arm(self) -> None:
-        """Set the timer to the first deadline."""
+        """Set the timer to the first deadline, unless it is due before that."""
         due = self._deadlines.next()
+        if due is None:
+            return
         if self._timer is not None:
-            if due == self._timer_at:
+            if self._timer_at <= due:
                 return
             self._timer.cancel()
-            self._timer = None
-        if due is not None:
-            wait_s = max(0, due - self._clock.now_ms()) / 1_000
-            self._timer = asyncio.get_running_loop().call_later(wait_s, self._expire)
-            self._timer_at = due
+        wait_s = max(0, due - self._clock.now_ms()) / 1_000
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._expire)
+        self._timer_at = due
 
     def _expire(self) -> None:
         self._timer = None

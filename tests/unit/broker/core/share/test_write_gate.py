@@ -1,6 +1,12 @@
 """Acknowledgements of several members are gathered; one at a time never waits."""
 
-from broker.core.share.write_gate import GATHERING_MS_MAX, LINGER_MS, WriteGate
+import pytest
+from broker.core.share.write_gate import (
+    GATHERING_MS_MAX,
+    LINGER_MS,
+    LINGER_MS_MAX,
+    WriteGate,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from tidemark.model.ids import InstantMs
@@ -11,12 +17,14 @@ def at(ms: int) -> InstantMs:
     return InstantMs(ms)
 
 
-def written(gate: WriteGate, *requests: object, now: int = 0, during: int = 0) -> WriteGate:
+def written(
+    gate: WriteGate, *requests: object, now: int = 0, during: int = 0, took: int = 0
+) -> WriteGate:
     """A call for these requests, with others that come meanwhile; it ends at ``now``."""
     for one in requests:
         gate.acknowledged(one, at(now))
     assert gate.may_begin(at(now))
-    gate.began()
+    gate.began(at(now - took))
     for number in range(during):
         assert not gate.may_begin(at(now + LINGER_MS))
         gate.acknowledged(("during", number), at(now))
@@ -57,6 +65,17 @@ def test_it_waits_for_a_bounded_time_while_others_keep_coming() -> None:
     assert gate.may_begin(at(first + GATHERING_MS_MAX))
 
 
+@pytest.mark.parametrize(
+    ("took", "waits"),
+    [(0, LINGER_MS), (LINGER_MS - 1, 2 * LINGER_MS - 2), (9, 18), (1_000, LINGER_MS_MAX)],
+)
+def test_it_waits_twice_as_long_as_the_last_call_took_within_bounds(took: int, waits: int) -> None:
+    gate = written(WriteGate(), "a", "b", now=took, took=took)
+    assert gate.next_deadline() == took + waits
+    gate.acknowledged("a", at(took + 1))
+    assert gate.next_deadline() == took + 1 + waits
+
+
 def test_a_request_that_comes_later_than_that_does_not_wait() -> None:
     gate = written(WriteGate(), "a", "b", now=7)
     gate.acknowledged("c", at(7 + LINGER_MS))
@@ -83,6 +102,6 @@ def test_a_gate_is_idle_once_nothing_tells_it_from_a_new_one() -> None:
 def test_whatever_happened_a_call_may_begin_after_the_linger(rounds: list[int]) -> None:
     gate, now = WriteGate(), 0
     for number, during in enumerate(rounds):
-        now += LINGER_MS
+        now += LINGER_MS_MAX
         written(gate, number, now=now, during=during)
-    assert gate.may_begin(at(now + LINGER_MS))
+    assert gate.may_begin(at(now + LINGER_MS_MAX))

@@ -106,6 +106,26 @@ def test_an_append_that_is_not_committed_in_time_says_so_and_those_behind_it_go_
     asyncio.run(scenario())
 
 
+def test_an_append_that_need_not_wait_is_answered_behind_one_that_does(
+    make_node: MakeNode,
+) -> None:
+    async def scenario() -> None:
+        parts = make_node({"flush": "group"})  # and no one runs the rounds
+        late = append_request(2, batch(b"a"), current_leader_epoch=9)
+        peer = Peer(append_request(1, batch(b"a")), late)
+        async with asyncio.TaskGroup() as tasks:
+            stream = AppendStream(append_parts(parts), ByteBudget(1_000), CALLER, peer)
+            tasks.create_task(stream.run())
+            await until(lambda: peer.read_count == 2 and parts.partitions.parked.requests.count > 0)
+            await asyncio.sleep(0)  # the second was refused by now
+            assert peer.answers == []
+            hosted = parts.partitions.table.by_name["orders", 0]
+            parts.partitions.log_moves.synced(hosted, 1)
+        assert [one.correlation_id for one in peer.answers] == [1, 2]
+
+    asyncio.run(scenario())
+
+
 def test_a_client_that_goes_leaves_nothing_parked(make_node: MakeNode) -> None:
     async def scenario() -> None:
         parts = make_node({"flush": "group"})
