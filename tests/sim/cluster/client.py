@@ -255,7 +255,12 @@ class Producer:
         """Send until the workload ends."""
         while not is_over():
             await asyncio.sleep(self._world.dice.between(1, 2 * self._pace_ms) / 1_000)
-            await self._send(self._values())
+            if self._may_send():
+                await self._send(self._values())
+
+    def _may_send(self) -> bool:
+        """Return False while consumers have enough to do."""
+        return True
 
     def _values(self) -> list[bytes]:
         values = []

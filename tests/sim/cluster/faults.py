@@ -1,5 +1,6 @@
 """Faults of a cluster; each is one function, and a seed draws some (swarm testing)."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -508,8 +509,12 @@ class Injector:
             drawn += world.drawn_apart
         else:
             drawn = list(asked)
-        self._choices = [there[name] for name in drawn]
-        self._pace_ms = world.dice.pick((150, 300, 600))
+        self.drawn = tuple(drawn)
+        """Names of the faults that may strike."""
+        self.struck: Counter[str] = Counter()
+        """Number of strikes of each."""
+        self._choices = [((name, there[name][0]), there[name][1]) for name in drawn]
+        self._pace_ms = world.dice.pick(world.fault_paces_ms)
         self._is_stopped = False
 
     def start(self) -> None:
@@ -523,5 +528,7 @@ class Injector:
 
     def _strike(self) -> None:
         if not self._is_stopped:
-            self._world.dice.weighted(self._choices)(self._world)
+            name, strike = self._world.dice.weighted(self._choices)
+            self.struck[name] += 1
+            strike(self._world)
             self._world.after(self._world.dice.between(1, 2 * self._pace_ms), self._strike)

@@ -49,9 +49,14 @@ def run_txn_world(seed: int, options: TxnOptions | None = None) -> tuple[Outcome
 
 def run_share_seed(seed: int, options: ShareOptions | None = None) -> Outcome:
     """Run one seed of a cluster with a share group."""
+    return run_share_world(seed, options)[0]
+
+
+def run_share_world(seed: int, options: ShareOptions | None = None) -> tuple[Outcome, ShareWorld]:
+    """Run one seed, and return the world as it is at the end."""
     options = options or ShareOptions()
     world = ShareWorld(seed, options)
-    return _run(world, seed, options, watched(world.history))
+    return _run(world, seed, options, watched(world.history)), world
 
 
 def _run(world: World, seed: int, options: Options, changes: Sequence[Change] = ()) -> Outcome:

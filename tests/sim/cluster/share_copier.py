@@ -91,7 +91,7 @@ class ShareCopier(ShareMember):
             await self._hold(taken)
             if world.dice.chance(0.3):
                 await asyncio.sleep(world.dice.pick(WORK_MS) / 1_000)
-            if world.dice.chance(0.1):
+            if world.dice.chance(0.2):
                 world.note(self._member_id, f"leaves {txn.name} open")
                 producer.give_up()
             else:

@@ -1,13 +1,18 @@
-"""Keys of records, for groups that order records by key."""
+"""Keys of records, for groups that order records by key, and producers that do not run far ahead
+of their group.
+"""
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidemark.model.share_state import SharePartitionKey
 
 from sim.cluster.client import Producer
 from sim.cluster.parts import SimTopic
+
+if TYPE_CHECKING:
+    from sim.cluster.share_world import ShareWorld
 
 KEYS: Final = 4
 
@@ -21,8 +26,15 @@ def key_of(value: bytes) -> bytes | None:
 class KeyedProducer(Producer):
     """Producer whose records have keys."""
 
+    def __init__(self, world: "ShareWorld", topic: SimTopic, number: int) -> None:
+        super().__init__(world, topic, number)
+        self._group = world
+
     def _key_of(self, value: bytes) -> bytes | None:
         return key_of(value)
+
+    def _may_send(self) -> bool:
+        return self._group.unfinished() < self._group.unfinished_max
 
 
 class Keys:

@@ -30,7 +30,7 @@ HEARTBEAT: Final = (ApiKey.SHARE_GROUP_HEARTBEAT, 1)
 FETCH: Final = (ApiKey.SHARE_FETCH, 2)
 ACKNOWLEDGE: Final = (ApiKey.SHARE_ACKNOWLEDGE, 2)
 FINAL_EPOCH: Final = -1
-TWICE: Final = 0.01
+TWICE: Final = 0.02
 """Probability that a member acknowledges a record again."""
 RENEWED_MS: Final = (10, 200, 250)
 """Times for which a member works before it renews a lock, and after that."""

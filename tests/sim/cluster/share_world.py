@@ -31,6 +31,7 @@ from sim.cluster.coordinated_world import CoordinatedWorld, is_busy
 from sim.cluster.coordinator_process import CoordinatorProcess
 from sim.cluster.parts import CoordinatorReplica, Options, SimTopic
 from sim.cluster.share_copier import ShareCopier
+from sim.cluster.share_extent import draw_extent
 from sim.cluster.share_faults import SHARE_FAULTS
 from sim.cluster.share_history import ShareHistory
 from sim.cluster.share_keys import KeyedProducer, Keys
@@ -56,6 +57,8 @@ DRAIN_MS: Final = 15_000
 """Longest time after healing until every record is finished."""
 STATE_PARTITIONS: Final = 2
 MEMBERS: Final = 3
+CARELESS_MS: Final = 400
+"""Time after healing for which members are still careless."""
 RESET_DICE: Final = 7_000_003
 OWN_DICE: Final = 7_000_021
 RESETS: Final = 0.4
@@ -70,11 +73,11 @@ LETTERS: Final = 0.35
 within transactions, and in which the group has a dead-letter queue.
 """
 _OUTCOMES: Final = (
-    (AcknowledgeType.ACCEPT, 78),
-    (AcknowledgeType.RELEASE, 8),
-    (AcknowledgeType.REJECT, 4),
-    (AcknowledgeType.RENEW, 5),
-    (None, 5),
+    (AcknowledgeType.ACCEPT, 72),
+    (AcknowledgeType.RELEASE, 9),
+    (AcknowledgeType.REJECT, 5),
+    (AcknowledgeType.RENEW, 7),
+    (None, 7),
 )
 _RELEASES: Final = (((0, False), 4), ((40, False), 1), ((400, False), 2), ((0, True), 3))
 """Delay of a released record, in ms, and True if it is released as never received."""
@@ -84,7 +87,8 @@ _RELEASES: Final = (((0, False), 4), ((40, False), 1), ((400, False), 2), ((0, T
 class ShareOptions(Options):
     """Options of a run with share groups besides its seed."""
 
-    length_ms: int = 3_000
+    length_ms: int = 0
+    """Time under faults; 0: drawn."""
     has_reset: bool | None = None
     """True if the group is reset, under locks that outlast its members; None: drawn."""
     has_keys: bool | None = None
@@ -147,6 +151,9 @@ class ShareWorld(CoordinatedWorld):
 
     def __init__(self, seed: int, options: ShareOptions) -> None:
         apart = Dice(RESET_DICE + seed)
+        extent = draw_extent(seed, options.length_ms)
+        self.unfinished_max = extent.unfinished_max
+        self.fault_paces_ms = extent.fault_paces_ms
         is_reset_drawn, is_long_drawn = apart.chance(RESETS), apart.chance(LONG_LOCKS)
         self.has_keys = _drawn(apart, KEY_ORDER, options.has_keys)
         self.has_transactions = _drawn(apart, TRANSACTIONS, options.has_transactions)
@@ -157,7 +164,13 @@ class ShareWorld(CoordinatedWorld):
         self.group_configs = {GROUP: order | letters} if order | letters else {}
         self.has_txn_coordinator = self.has_transactions or self.has_letters
         topics = _topics(seed, has_transactions=self.has_transactions, has_letters=self.has_letters)
+        if extent.has_one_leader:
+            for topic in topics:
+                topic.replicas = topics[0].replicas
         super().__init__(seed, options, topics, kind=SHARE, prefix="s")
+        self.length_ms = extent.length_ms
+        if not extent.is_long:
+            self.well_ms = 0
         if self.has_txn_coordinator:
             replica = CoordinatorReplica(1, self.network.host("t1"), TXN)
             self.coordinators.append(replica)
@@ -178,6 +191,9 @@ class ShareWorld(CoordinatedWorld):
         }
         self.has_repeats = options.has_repeats
         self._own_dice = Dice(OWN_DICE + seed)
+        self._careful_at = 2**63
+        self._finite: list[asyncio.Task[None]] = []
+        """Clients that end by themselves."""
         self.is_resting = False
         """True while the members stay away from the group."""
         if is_long_drawn or options.has_reset:
@@ -211,6 +227,7 @@ class ShareWorld(CoordinatedWorld):
         for number, topic in enumerate(self.inputs, 1):
             producer = KeyedProducer(self, topic, number)
             tasks.append(self._client_task(producer.run(lambda: self.is_draining), producer.name))
+            self._finite.append(tasks[-1])
         members = [ShareMember(self, f"m{number}") for number in range(1, MEMBERS)]
         last = f"m{MEMBERS}"
         members.append(
@@ -220,10 +237,13 @@ class ShareWorld(CoordinatedWorld):
             tasks.append(self._client_task(member.run(), member.name))
         if self._has_reset:
             tasks.append(self._client_task(self._reset(), "reset"))
+            self._finite.append(tasks[-1])
         return tasks
 
     def draw_choice(self) -> Choice | None:
         """Return what a member does with a record; None: it forgets it."""
+        if self.now >= self._careful_at:
+            return Choice(AcknowledgeType.ACCEPT)
         kind = self.dice.weighted(_OUTCOMES)
         if kind is not AcknowledgeType.RELEASE:
             return None if kind is None else Choice(kind)
@@ -232,7 +252,7 @@ class ShareWorld(CoordinatedWorld):
 
     async def _reset(self) -> None:
         """Send the members away, and begin the partitions again at other offsets."""
-        await asyncio.sleep(self.dice.between(500, 2_000) / 1_000)
+        await asyncio.sleep(self.dice.between(self.length_ms // 6, self.length_ms * 2 // 3) / 1_000)
         self.is_resting = True
         client = AnyBroker(self, self.topics[0])
         deadline = self.now + 2_500
@@ -347,13 +367,27 @@ class ShareWorld(CoordinatedWorld):
 
     # -- the end
 
+    def _end_work(self) -> None:
+        """Let the members finish their work while the cluster gets in order."""
+        self._drain()
+        self._settle()
+
     def _drain(self) -> None:
         """Wait until every record is finished."""
-        self.is_resting = False
-        self.pass_until(
-            self.now + DRAIN_MS,
-            lambda: self._starts() == self._ends() and self.history.letters.is_complete,
+        self._careful_at = self.now + CARELESS_MS
+        self.pass_until(self.now + DRAIN_MS, self._is_drained)
+
+    def _is_drained(self) -> bool:
+        starts = self._starts()
+        return (
+            all(starts[key] >= end for key, end in self._ends().items())
+            and self.history.letters.is_complete
+            and all(one.done() for one in self._finite)
         )
+
+    def unfinished(self) -> int:
+        """Return the number of committed records that are not finished."""
+        return sum(self._ends().values()) - sum(max(0, one) for one in self._starts().values())
 
     def _ends(self) -> dict[SharePartitionKey, int]:
         return {share_key(one): one.ledger.end for one in self.inputs}

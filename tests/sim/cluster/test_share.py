@@ -6,14 +6,24 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sim.cluster.run import SHARE_SEEDS_THAT_FAILED, run_share_seed
+from sim.cluster.directory_moves import DIRECTORY_FAULTS
+from sim.cluster.disk_faults import DISK_FAULTS
+from sim.cluster.faults import FAULTS, FEED_FAULTS, OLD_DISK_FAULTS
+from sim.cluster.rivals import RIVAL_FAULTS
+from sim.cluster.run import SHARE_SEEDS_THAT_FAILED, run_share_seed, run_share_world
+from sim.cluster.share_extent import LONG, LONG_MS, ONE_LEADER, draw_extent
+from sim.cluster.share_faults import SHARE_FAULTS
 from sim.cluster.share_mutations import BREAKS, MUTATIONS, mutated, options_for
 from sim.cluster.share_world import ShareOptions
+from sim.cluster.unregistering import GIVE_UP_FAULTS
 from sim.hunt import FINDING, seeds_to_try
 from sim.run import first_broken, seeds_that_failed
 
-SEEDS = 130
+SEEDS = 1_000
 SEEDS_A_TEST = 10
+REACHING = range(2_000, 2_060)
+EVENTS_A_SEED_MAX = 10_000
+"""Events of a seed on average: bounds its work, and so the CPU time of all seeds."""
 REACHED = (
     "s is",
     "log owner",
@@ -35,6 +45,17 @@ REACHED = (
     "cleaners compact",
     "network cuts",
     "letters 1",
+)
+
+STRIKING = (
+    *FAULTS,
+    *DISK_FAULTS,
+    *SHARE_FAULTS,
+    *RIVAL_FAULTS,
+    *FEED_FAULTS,
+    *OLD_DISK_FAULTS,
+    *GIVE_UP_FAULTS,
+    *DIRECTORY_FAULTS,
 )
 
 pytestmark = pytest.mark.filterwarnings(
@@ -66,9 +87,32 @@ def test_a_seed_that_once_failed_holds(seed: int) -> None:
 
 def test_the_runs_reach_what_they_are_for() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(2_000, 2_018):
-        seen += run_share_seed(seed).seen
+    struck: Counter[str] = Counter()
+    events = 0
+    for seed in REACHING:
+        outcome, world = run_share_world(seed)
+        assert not outcome.has_failed, str(outcome)
+        seen += outcome.seen
+        struck += world.injector.struck
+        events += world.scheduled
     assert [what for what in REACHED if not seen[what]] == []
+    assert [name for name in STRIKING if not struck[name]] == []
+    assert events / len(REACHING) < EVENTS_A_SEED_MAX
+
+
+def test_some_seeds_are_long_and_most_are_short() -> None:
+    drawn = [draw_extent(seed, 0) for seed in range(1, SEEDS + 1)]
+    assert sum(one.is_long for one in drawn) / SEEDS == pytest.approx(LONG, abs=0.03)
+    assert sum(one.has_one_leader for one in drawn) / SEEDS == pytest.approx(ONE_LEADER, abs=0.05)
+    assert {one.length_ms for one in drawn if one.is_long} == {LONG_MS}
+    assert len({one.length_ms for one in drawn}) == 4
+
+
+@pytest.mark.parametrize(("length_ms", "is_long"), [(LONG_MS - 1, False), (LONG_MS, True)])
+def test_a_length_that_is_given_holds(length_ms: int, is_long: bool) -> None:
+    for seed in range(1, 21):
+        extent = draw_extent(seed, length_ms)
+        assert (extent.length_ms, extent.is_long) == (length_ms, is_long)
 
 
 def test_a_seed_is_the_same_run_each_time(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,8 +4,7 @@ one queue, one seed.
 
 import asyncio
 import heapq
-from collections.abc import Callable, Coroutine, Mapping
-from itertools import count
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from broker.core.parked import Parked
@@ -152,6 +151,8 @@ class World:
     broker_config = staticmethod(broker_config)
     group_configs: Mapping[str, Mapping[str, str]] = {}
     """Dynamic configuration by group."""
+    fault_paces_ms: Sequence[int] = (150, 300, 600)
+    """Mean times between faults, of which a seed draws one."""
 
     def __init__(
         self,
@@ -181,6 +182,10 @@ class World:
         self.parked: list[Parked] = []
         """Parked requests of every broker ever started."""
         self.options = options
+        self.length_ms = options.length_ms
+        """Time under faults."""
+        self.well_ms = options.timing.lag_ms * 3 // 2
+        """Time for which the healed cluster must be in order: no lag can stay unnoticed."""
         self.trace = Trace(is_full=options.is_full)
         self.now = START_MS
         self.acknowledged = 0
@@ -188,7 +193,7 @@ class World:
         self.is_draining = False
         self.is_over = False
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self._serial = count()
+        self._events = 0
         self.network = Network(self, self.dice, keepalive_ms=options.timing.keepalive_ms)
         self.zookeeper = SimZooKeeper(
             self, self.dice, link=self.network.zookeeper_link, tick_ms=100
@@ -277,9 +282,15 @@ class World:
 
     # -- the clock
 
+    @property
+    def scheduled(self) -> int:
+        """Number of events until now."""
+        return self._events
+
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Call ``action`` after a delay."""
-        heapq.heappush(self._queue, (self.now + delay_ms, next(self._serial), action))
+        self._events += 1
+        heapq.heappush(self._queue, (self.now + delay_ms, self._events, action))
 
     def wall_ms(self) -> int:
         """Return the time for records."""
@@ -320,13 +331,12 @@ class World:
         self.pass_until(self.now + 4_000, self._all_registered)
         tasks = self._start_clients()
         self.injector.start()
-        self.pass_until(self.now + self.options.length_ms)
+        self.pass_until(self.now + self.length_ms)
         self.injector.stop()
         self.note("operator", "heals all")
         self._heal()
         self.is_draining = True
-        self._settle()
-        self._drain()
+        self._end_work()
         self.is_over = True
         self.pass_until(self.now + 3_000, lambda: all(one.done() for one in tasks))
         for task in tasks:
@@ -597,10 +607,15 @@ class World:
 
     # -- the end
 
+    def _end_work(self) -> None:
+        """Wait until the cluster is in order, and clients have finished their work."""
+        self._settle()
+        self._drain()
+
     def _settle(self) -> None:
-        """Wait until the cluster is in order, for so long that no lag can stay unnoticed."""
+        """Wait until the cluster is in order for ``well_ms``."""
         deadline, well_ms = self.now + SETTLE_MS, 0
-        while self.now < deadline and well_ms <= self.options.timing.lag_ms * 3 // 2:
+        while self.now < deadline and well_ms <= self.well_ms:
             self.pass_until(self.now + LOOK_MS)
             well_ms = well_ms + LOOK_MS if self._is_settled() else 0
         require(self._all_registered(), "after healing every broker is registered")
