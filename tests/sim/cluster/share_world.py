@@ -55,6 +55,8 @@ from sim.dice import Dice
 
 DRAIN_MS: Final = 15_000
 """Longest time after healing until every record is finished."""
+REST_MS: Final = 2_000
+"""Longest time until all replicas have the last writes."""
 STATE_PARTITIONS: Final = 2
 MEMBERS: Final = 3
 CARELESS_MS: Final = 400
@@ -385,6 +387,15 @@ class ShareWorld(CoordinatedWorld):
             and all(one.done() for one in self._finite)
         )
 
+    def _is_at_rest(self, topic: SimTopic) -> bool:
+        starts = {
+            hosted.log.log_start
+            for machine in self._hosting(topic)
+            if machine.process is not None
+            and (hosted := machine.process.broker.partitions.table.by_name.get(topic.place))
+        }
+        return self._is_whole(topic) and len(starts) == 1
+
     def unfinished(self) -> int:
         """Return the number of committed records that are not finished."""
         return sum(self._ends().values()) - sum(max(0, one) for one in self._starts().values())
@@ -399,6 +410,8 @@ class ShareWorld(CoordinatedWorld):
         return {share_key(one): found.get(share_key(one), -1) for one in self.inputs}
 
     def _compare(self) -> None:
+        """Compare logs once the last writes of members that have gone are replicated."""
+        self.pass_until(self.now + REST_MS, lambda: all(map(self._is_at_rest, self.topics)))
         super()._compare()
         self.history.ends(self._starts(), self._ends())
         self.history.letters.end()
