@@ -72,8 +72,6 @@ _UNGUARDED: Final[Change] = (Connection, "_guarded", lambda _, work: work)
 _SURVIVED: Final = (
     (ShardRuntime, "run"),
     (Shards, "_run"),
-    (Persister, "_load"),
-    (Persister, "_write"),
     (LetterCopier, "_take_steps"),
     (RequestRouter, "_answer"),
 )
@@ -94,6 +92,7 @@ def _strictly(failures: list[BaseException]) -> list[Change]:
     return [
         _UNGUARDED,
         *((owner, name, _noting(failures, getattr(owner, name))) for owner, name in _SURVIVED),
+        (Persister, "_drop", _noting_drops(failures, Persister._drop)),
         (transaction_control, "random", EvenJitter),
         (join_group, "uuid4", next_id),
         (consumer_group_heartbeat, "uuid4", next_id),
@@ -107,7 +106,24 @@ def _noting(failures: list[BaseException], work: Callable[..., Awaitable[Any]]) 
         try:
             return await work(*args, **named)
         except Exception as found:
-            failures.extend(one for one in leaves(found) if not isinstance(one, TidemarkError))
+            failures.extend(_internal(found))
             raise
 
     return noting
+
+
+def _noting_drops(failures: list[BaseException], drop: Callable[..., None]) -> Any:
+    """Return a method that drops share-partitions after an error, and notes it if it is internal.
+
+    A write is not a coroutine within another one that survives its errors, as other work is.
+    """
+
+    def noting(persister: Persister, of: Any, failure: Exception) -> None:
+        failures.extend(_internal(failure))
+        drop(persister, of, failure)
+
+    return noting
+
+
+def _internal(found: Exception) -> list[BaseException]:
+    return [one for one in leaves(found) if not isinstance(one, TidemarkError)]

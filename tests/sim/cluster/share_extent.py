@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from sim.dice import Dice
 
 EXTENT_DICE: Final = 7_000_033
-LONG: Final = 0.1
+LONG: Final = 0.07
 """Share of the seeds with a long world."""
 LONG_MS: Final = 3_000
 SHORT_MS: Final = (500, 800, 1_200)

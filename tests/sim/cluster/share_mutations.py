@@ -21,6 +21,7 @@ from share_coordinator.core.live_offsets import LiveOffsets
 from share_coordinator.core.share_states import ShareStates
 from tidemark.model.share_state import DeliveryState, StateBatch
 
+from sim.cluster.share_extent import LONG_MS
 from sim.cluster.share_world import ShareOptions
 from sim.mutations import Change, changed
 
@@ -209,8 +210,14 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
 _LENGTHS_MS: Final = {
     "takes writes of an earlier leader": 9_000,
     "delivers without its lease": 9_000,
+    "takes writes of an earlier state": LONG_MS,
+    "drops pending acknowledgements at a new leader": LONG_MS,
+    "copies dead letters outside of the transaction": LONG_MS,
 }
-"""Longer runs: a leader must hold locks as it pauses, and go on after the next one has read."""
+"""Longer runs: a leader must hold locks as it pauses, and go on after the next one has read; a
+write must be late by more than a reset takes; a transaction must be open while the leader changes,
+or while dead letters are copied.
+"""
 
 _OF_RESETS: Final = (
     "takes writes of an earlier state",

@@ -21,7 +21,7 @@ from sim.run import first_broken, seeds_that_failed
 
 SEEDS = 1_000
 SEEDS_A_TEST = 10
-REACHING = range(2_000, 2_060)
+REACHING = range(2_000, 2_080)
 EVENTS_A_SEED_MAX = 10_000
 """Events of a seed on average: bounds its work, and so the CPU time of all seeds."""
 REACHED = (

@@ -45,7 +45,8 @@ GOES_ON: Final = {
     # the simulator notes what fails there: see run.py
     "Shards._serve": "Shards._run",
     "Groups._hold": "ShardRuntime.run",
-    "Persister._guarded": "Persister._load, _write",
+    "Persister._guarded": "Persister._drop",
+    "Persister._write": "Persister._drop",
     "LetterCopier._perform": "LetterCopier._take_steps",
     "RequestRouter._run": "RequestRouter._answer",
     "Connection._guarded": "replaced by nothing",

@@ -83,10 +83,15 @@ class Persister:
         """Run a call; an internal error costs its share-partitions alone."""
         try:
             await call()
-        except Exception:
+        except Exception as failure:
             log.critical("share-partitions dropped: internal error", exc_info=True)
-            for held in of:
-                self._on_failed(held)
+            self._drop(of, failure)
+
+    def _drop(self, of: Sequence[HeldShare], failure: Exception) -> None:
+        """Drop share-partitions; the simulator replaces this to see the failure."""
+        del failure
+        for held in of:
+            self._on_failed(held)
 
     # -- writes
 
@@ -100,11 +105,10 @@ class Persister:
             writes = [write for _, write in batch]
             results = await self._state.write(group_id, writes, self._timeout_s)
             self._note_written(batch, results)
-        except Exception:
+        except Exception as failure:
             self._on_written(group_id)
             log.critical("share-partitions dropped: internal error", exc_info=True)
-            for held, _ in batch:
-                self._on_failed(held)
+            self._drop([held for held, _ in batch], failure)
         else:
             self._on_written(group_id)  # not when the persister stops: nothing may begin then
 
