@@ -2,6 +2,7 @@
 long. A short world costs a third of a long one, and most bugs need no more than a second of work.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -17,10 +18,12 @@ LONG_PACES_MS: Final = (150, 300, 600)
 SHORT_PACES_MS: Final = (60, 120, 250)
 """Mean times between faults, of which a seed draws one."""
 UNFINISHED_MAX: Final = (20, 50, 120)
-"""Numbers of unfinished records, of which a seed draws one: producers wait while there are more."""
+"""Numbers of unfinished records, of which a short world draws one: producers wait while there are
+more.
+"""
 ONE_LEADER: Final = 0.6
-"""Share of the seeds in which one broker leads all partitions at first: its followers fetch them
-together, with fewer requests than from three leaders.
+"""Share of the short worlds in which one broker leads all partitions at first: its followers fetch
+them together, with fewer requests than from three leaders.
 """
 
 
@@ -46,6 +49,6 @@ def draw_extent(seed: int, length_ms: int) -> Extent:
         length_ms,
         is_long,
         LONG_PACES_MS if is_long else SHORT_PACES_MS,
-        dice.pick(UNFINISHED_MAX),
-        dice.chance(ONE_LEADER),
+        dice.pick(UNFINISHED_MAX) if not is_long else sys.maxsize,
+        dice.chance(ONE_LEADER) and not is_long,
     )

@@ -210,13 +210,9 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
 _LENGTHS_MS: Final = {
     "takes writes of an earlier leader": 9_000,
     "delivers without its lease": 9_000,
-    "takes writes of an earlier state": LONG_MS,
-    "drops pending acknowledgements at a new leader": LONG_MS,
-    "copies dead letters outside of the transaction": LONG_MS,
 }
-"""Longer runs: a leader must hold locks as it pauses, and go on after the next one has read; a
-write must be late by more than a reset takes; a transaction must be open while the leader changes,
-or while dead letters are copied.
+"""Longer runs than ``LONG_MS``: a leader must hold locks as it pauses, and go on after the next one
+has read.
 """
 
 _OF_RESETS: Final = (
@@ -295,7 +291,7 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
 def options_for(name: str) -> ShareOptions:
     """Return options of a run in which the mutation is found soon."""
     return ShareOptions(
-        length_ms=_LENGTHS_MS.get(name, ShareOptions.length_ms),
+        length_ms=_LENGTHS_MS.get(name, LONG_MS),
         faults=_FOUND_BY.get(name),
         has_reset=name in _OF_RESETS or None,
         has_keys=None if name in _OF_TRANSACTIONS else name in _OF_KEYS,

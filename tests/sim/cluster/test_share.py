@@ -22,7 +22,7 @@ from sim.run import first_broken, seeds_that_failed
 SEEDS = 1_000
 SEEDS_A_TEST = 10
 REACHING = range(2_000, 2_080)
-EVENTS_A_SEED_MAX = 10_000
+EVENTS_A_SEED_MAX = 11_000
 """Events of a seed on average: bounds its work, and so the CPU time of all seeds."""
 REACHED = (
     "s is",
@@ -103,7 +103,9 @@ def test_the_runs_reach_what_they_are_for() -> None:
 def test_some_seeds_are_long_and_most_are_short() -> None:
     drawn = [draw_extent(seed, 0) for seed in range(1, SEEDS + 1)]
     assert sum(one.is_long for one in drawn) / SEEDS == pytest.approx(LONG, abs=0.03)
-    assert sum(one.has_one_leader for one in drawn) / SEEDS == pytest.approx(ONE_LEADER, abs=0.05)
+    short = [one for one in drawn if not one.is_long]
+    led = sum(one.has_one_leader for one in short) / len(short)
+    assert led == pytest.approx(ONE_LEADER, abs=0.05)
     assert {one.length_ms for one in drawn if one.is_long} == {LONG_MS}
     assert len({one.length_ms for one in drawn}) == 4
 

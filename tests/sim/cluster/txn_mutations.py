@@ -205,6 +205,9 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
 }
 """Faults under which a mutation is found soon; all faults for mutations without an entry."""
 
+_LENGTHS_MS: Final = {"takes a topic for another one of its name": 9_000}
+"""Longer runs: the topic must be made again while a coordinator still knows the one before."""
+
 
 BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "sends markers before the outcome is committed": ("nothing is marked before it is decided",),
@@ -256,6 +259,7 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
 def options_for(name: str) -> TxnOptions:
     """Return options of a run in which the mutation is found soon."""
     return TxnOptions(
+        length_ms=_LENGTHS_MS.get(name, TxnOptions.length_ms),
         faults=_FOUND_BY.get(name),
         is_v2=False if name in _V1 else None,
         is_sink=name in SINK_MUTATIONS,
