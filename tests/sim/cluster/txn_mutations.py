@@ -14,6 +14,7 @@ from broker.core.groups.consumer import classic_members, reconciliation
 from broker.core.groups.consumer.group import ConsumerGroup
 from broker.core.groups.consumer.state import ConsumerGroupState
 from broker.core.groups.offsets import Offsets
+from broker.core.groups.shard import GroupShard
 from broker.core.open_txns import OpenTxns
 from broker.core.producers import ACCEPTED, ProducerTable
 from broker.shell.transactions.txn_verifier import TxnVerifier
@@ -188,6 +189,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (Offsets, "delete_topics", lambda *_: []),
         (Offsets, "delete_unknown", lambda *_: []),
     ),
+    "takes offsets of a deleted topic": ((GroupShard, "_has_topic", lambda *_: True),),
     **SINK_MUTATIONS,
     **HANDLE_MUTATIONS,
     **KIP_848_MUTATIONS,
@@ -202,6 +204,7 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "takes an ended transaction for a replicated one": ("mark_unheard",),
     "takes a topic for another one of its name": ("delete_topic", "delay_feed"),
     "keeps the offsets of deleted topics": ("delete_topic",),
+    "takes offsets of a deleted topic": ("delete_topic", "delay_coordinator"),
 }
 """Faults under which a mutation is found soon; all faults for mutations without an entry."""
 
@@ -233,6 +236,7 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
         "after healing every transaction ends, and all is copied",
     ),
     "keeps the offsets of deleted topics": ("groups keep no offset of a deleted topic",),
+    "takes offsets of a deleted topic": ("groups keep no offset of a deleted topic",),
     "gives a new session the epoch of the last": (
         "what is acknowledged is committed",
         "a transactional client hears what it understands",

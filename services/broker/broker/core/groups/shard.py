@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tidemark.codec.group_records import GroupMetadataRecord, GroupRecord, OffsetCommitRecord
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import InstantMs
+from tidemark.model.ids import InstantMs, TopicId
 from tidemark.protocol.shard import Decision, Moment, Writer
 
 from broker.core.groups import group_rules
@@ -308,7 +308,11 @@ class GroupShard:
         if isinstance(group, ClassicGroup):
             member_requests.committed(self._rebalance, group, request, now)
         records, reply = self._offsets.commit(
-            request.group_id, request.topics, now.wall, request.retention_ms
+            request.group_id,
+            request.topics,
+            now.wall,
+            request.retention_ms,
+            is_known=self._has_topic,
         )
         out.records.extend(records)
         return reply
@@ -319,7 +323,10 @@ class GroupShard:
         refused = group_rules.txn_commit_refused(self._group(request.group_id), request)
         if refused is not ErrorCode.NONE:
             return OffsetCommitReply(error_code=refused)
-        records, reply = self._offsets.commit(request.group_id, request.topics, now.wall)
+        # The topic may have been deleted while the transaction was verified.
+        records, reply = self._offsets.commit(
+            request.group_id, request.topics, now.wall, is_known=self._has_topic
+        )
         out.records.extend(records)
         if records:
             out.writer = Writer(request.producer_id, request.producer_epoch)
@@ -362,8 +369,10 @@ class GroupShard:
         metadata has only advanced since. An earlier coordinator led in an earlier epoch: its
         metadata did not yet show this broker as the leader, so this broker's metadata is newer.
         """
-        topics = self._topics()
-        return self._offsets.delete_unknown(lambda topic_id: topics.name_of(topic_id) is not None)
+        return self._offsets.delete_unknown(self._has_topic)
+
+    def _has_topic(self, topic_id: TopicId) -> bool:
+        return self._topics().name_of(topic_id) is not None
 
     def _schedule_expiry(self, now: Moment) -> None:
         interval_ms = self._settings.offsets_retention_check_interval_ms

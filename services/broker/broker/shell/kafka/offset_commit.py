@@ -62,7 +62,7 @@ async def handle(
     if asked.topics:
         reply = await ask(groups, asked.group_id, asked, context, OffsetCommitReply)
         refuse_error(_told(reply.error_code, context))
-        answers = reply.topics
+        answers = tuple(_topic_told(topic, context) for topic in reply.topics)
     return {"topics": topic_rows(request.topics, chosen, answers)}
 
 
@@ -70,6 +70,18 @@ def _told(error_code: ErrorCode, context: RequestContext) -> ErrorCode:
     if context.api_version >= NEW_ERRORS_FROM:
         return error_code
     return _OLD_ERRORS.get(error_code, error_code)
+
+
+def _topic_told(topic: TopicErrors, context: RequestContext) -> TopicErrors:
+    """Return the errors of a topic; that of a deleted one by the version's key, a name or an id."""
+    if context.api_version < TOPIC_IDS_FROM:
+        return topic
+    by_id = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_ID}
+    told = (
+        one._replace(error_code=by_id.get(one.error_code, one.error_code))
+        for one in topic.partitions
+    )
+    return topic._replace(partitions=tuple(told))
 
 
 def choose_topics(

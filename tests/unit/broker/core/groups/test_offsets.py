@@ -93,9 +93,13 @@ def test_a_position_in_an_earlier_topic_of_that_name_is_none() -> None:
     assert fetched(table, asked()) == [(5, ErrorCode.NONE), any_topic]
 
 
+def everything(_: TopicId) -> bool:
+    return True
+
+
 def test_metadata_has_a_bound() -> None:
     wanted = (OffsetToCommit(0, 5, 3, "x" * 4_096), OffsetToCommit(1, 5, 3, "x" * 4_097))
-    records, reply = a_table().commit("g", [TopicOffsets("t", T, wanted)], NOW)
+    records, reply = a_table().commit("g", [TopicOffsets("t", T, wanted)], NOW, is_known=everything)
     assert [one.partition for one in records] == [0]
     codes = [one.error_code for one in reply.topics[0].partitions]
     assert codes == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
@@ -106,7 +110,7 @@ def test_metadata_has_a_bound() -> None:
 )
 def test_a_record_says_when_it_was_made(retention_ms: int, expires: int) -> None:
     wanted = [TopicOffsets("t", T, (OffsetToCommit(0, 5, 3, "m"),))]
-    [record], _ = a_table().commit("g", wanted, NOW, retention_ms)
+    [record], _ = a_table().commit("g", wanted, NOW, retention_ms, is_known=everything)
     assert record.value == OffsetCommitValue(5, 3, "m", NOW, expires, T)
 
 

@@ -30,6 +30,7 @@ from broker.core.groups.requests import (
     TopicPartitions,
     TopicsDeleted,
     TopicsDeletedReply,
+    TxnOffsetCommit,
 )
 from broker.core.groups.shard import EXPIRED_AT_ONCE_MAX
 from tidemark.codec import group_records
@@ -297,6 +298,18 @@ def test_positions_go_with_their_topic() -> None:
     gone = TopicsDeleted((DeletedTopic("orders", ORDERS),))
     assert world.ask(gone, TopicsDeletedReply).error_code is NONE
     assert (position(world), listed(world)) == (-1, [])
+
+
+@pytest.mark.parametrize("late", [commit(5), txn_commit(5)], ids=["alone", "in a transaction"])
+def test_a_commit_that_comes_after_its_topic_was_deleted_is_refused(
+    late: OffsetCommit | TxnOffsetCommit,
+) -> None:
+    world = World()
+    world.topics.orders = None
+    world.send(TopicsDeleted((DeletedTopic("orders", ORDERS),)))
+    assert committed(world, late) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    world.end_transaction(PRODUCER, commits=True)
+    assert (position(world), world.shard.state[1].count) == (-1, 0)
 
 
 def test_a_new_coordinator_drops_positions_of_topics_deleted_meanwhile() -> None:

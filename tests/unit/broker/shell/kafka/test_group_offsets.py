@@ -85,6 +85,19 @@ def test_what_does_not_exist_does_not_hold_up_the_rest(version: int, error_code:
 
 
 @pytest.mark.parametrize(
+    ("version", "error_code"),
+    [
+        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (10, ErrorCode.UNKNOWN_TOPIC_ID),
+    ],
+)
+def test_a_topic_that_is_deleted_before_the_shard_decides(version: int, error_code: int) -> None:
+    handlers = GroupBroker()
+    handlers.groups.world.topics.orders = None
+    assert codes(handlers.ask(ApiKey.OFFSET_COMMIT, committing(version), version)) == [error_code]
+
+
+@pytest.mark.parametrize(
     ("version", "unknown_group", "stale"),
     [
         (8, ErrorCode.ILLEGAL_GENERATION, ErrorCode.ILLEGAL_GENERATION),
