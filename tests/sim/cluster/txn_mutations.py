@@ -22,9 +22,9 @@ from tidemark.codec.txn_records import EndKind
 from tidemark.model.errors import ErrorCode
 from tidemark.protocol.shard import Decision
 from tidemark.runtime.shard_runtime import ShardRuntime
-from txn_coordinator.core import multi_writer_rules, sink_rules, transaction
-from txn_coordinator.core.effects import SendMarkers
-from txn_coordinator.core.requests import BatchRefusal, FinishBatchReply
+from txn_coordinator.core import additions, multi_writer_rules, sink_rules, transaction
+from txn_coordinator.core.effects import Answer, SendMarkers
+from txn_coordinator.core.requests import AddOffsets, BatchRefusal, FinishBatchReply
 from txn_coordinator.core.shard import TxnShard
 from txn_coordinator.shell.node import TxnCoordinatorNode
 
@@ -87,6 +87,18 @@ def _only_open_ones(txns: OpenTxns, high_watermark: int) -> int:
 def _forget_what_was_prepared(shard: Any, now: Any) -> Any:
     decision = _loaded(shard, now)
     return Decision(decision.records)
+
+
+def _answer_what_waited(shard: Any, completed: Any) -> Any:
+    answers = []
+    for waiting in shard._parked.take(completed.transactional_id):
+        asked = waiting.request
+        is_of_offsets = isinstance(asked, AddOffsets)
+        added = additions.as_partitions(asked, shard._settings) if is_of_offsets else asked
+        reply = additions.all_added(added)
+        told = additions.as_offsets_reply(reply) if is_of_offsets else reply
+        answers.append(Answer(waiting.request_id, told))
+    return Decision((completed,), answers)
 
 
 def _same_epoch(record: Any, timeout_ms: int, wall_ms: int, *, last_producer_epoch: int) -> Any:
@@ -178,6 +190,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (OpenTxns, "last_stable", _only_open_ones),
     ),
     "sends no markers again after a load": ((TxnShard, "loaded", _forget_what_was_prepared),),
+    "answers additions that waited without adding": ((TxnShard, "_followed", _answer_what_waited),),
     "takes offsets of any generation": (
         (group_rules, "txn_commit_refused", lambda *_: ErrorCode.NONE),
     ),
@@ -230,6 +243,9 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "takes an ended transaction for a replicated one": ("the last stable offset never goes back",),
     "sends no markers again after a load": (
         "after healing every transaction ends, and all is copied",
+    ),
+    "answers additions that waited without adding": (
+        "a partition takes only what the coordinator knows of",
     ),
     "takes offsets of any generation": ("each offset is consumed once",),
     "takes a topic for another one of its name": (

@@ -81,8 +81,12 @@ class World:
         self.markers += [effect for effect in effects if isinstance(effect, SendMarkers)]
         return [effect for effect in effects if isinstance(effect, Answer)]
 
+    def answers_to(self, request: Request, request_id: int = 0) -> list[Answer]:
+        """Answers to a request, and to earlier ones that have waited for it."""
+        return self.perform(self.shard.decide(request_id, request, self.now))
+
     def ask(self, request: Request, expected: type[ReplyT]) -> ReplyT:
-        (answer,) = self.perform(self.shard.decide(7, request, self.now))
+        (answer,) = self.answers_to(request, 7)
         assert answer.to == 7
         assert isinstance(answer.reply, expected)
         return answer.reply
@@ -91,14 +95,7 @@ class World:
         self, markers: SendMarkers, partitions: Iterable[TopicPartition] | None = None
     ) -> None:
         """Report markers of this effect as written; all of them unless some are named."""
-        request = MarkersWritten(
-            markers.transactional_id,
-            markers.producer_id,
-            markers.producer_epoch,
-            markers.prepared_at,
-            tuple(markers.partitions if partitions is None else partitions),
-        )
-        assert self.perform(self.shard.decide(0, request, self.now)) == []
+        assert self.answers_to(written(markers, partitions)) == []
 
     def all_written(self) -> None:
         """Write every marker that was required so far."""
@@ -108,9 +105,15 @@ class World:
 
     def advance(self, ms: int) -> None:
         """Let time pass, and wake the shard whenever that is due."""
+        self.woken(ms)
+
+    def woken(self, ms: int) -> list[Answer]:
+        """Answers to requests that have waited, after so much time."""
+        answers: list[Answer] = []
         self.instant, self.wall = self.instant + ms, self.wall + ms
         while (due := self.shard.next_deadline()) is not None and due <= self.instant:
-            self.perform(self.shard.wake(self.now))
+            answers += self.perform(self.shard.wake(self.now))
+        return answers
 
     def crash(self) -> None:
         """Load the shard at another owner, from a compacted log."""
@@ -232,6 +235,19 @@ class World:
 
     def state(self, transactional_id: str = ID) -> str:
         return self.view(transactional_id).state
+
+
+def written(
+    markers: SendMarkers, partitions: Iterable[TopicPartition] | None = None
+) -> MarkersWritten:
+    """The report that markers of this effect are written; all of them unless some are named."""
+    return MarkersWritten(
+        markers.transactional_id,
+        markers.producer_id,
+        markers.producer_epoch,
+        markers.prepared_at,
+        tuple(markers.partitions if partitions is None else partitions),
+    )
 
 
 def key_of(record: TxnRecord) -> bytes:

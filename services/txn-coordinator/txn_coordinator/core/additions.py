@@ -47,6 +47,10 @@ def identity_problem(
     record: TransactionRecord | None, request: AddPartitions
 ) -> AddPartitionsReply | None:
     """Return the refusal of a producer that may not write for its transactional id, else None."""
+    if record is not None and transaction.is_followed_by(
+        record, request.producer_id, request.producer_epoch
+    ):
+        return None
     if record is None or record.producer_id != request.producer_id:
         return unknown(request)
     if not transaction.may_write(record, request.producer_epoch):

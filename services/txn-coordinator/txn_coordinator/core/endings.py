@@ -59,15 +59,15 @@ def _end_v2(record: TransactionRecord, request: EndTransaction, wall_ms: int) ->
         if _has_ended(record, commit=request.commit):
             return Ruling(_granted(record))
         return Ruling(_invalid(record, request))
-    if request.producer_id != record.producer_id:
-        return Ruling(_unknown(request))
-    if not transaction.may_write(record, request.producer_epoch):
-        return Ruling(_fenced(record))
-    if record.state in transaction.PREPARED:
+    if transaction.is_followed_by(record, request.producer_id, request.producer_epoch):
         # The request is of the next transaction, which the client aborts before it sends anything.
         return Ruling(
             _refused(ErrorCode.CONCURRENT_TRANSACTIONS, "the last transaction is being ended")
         )
+    if request.producer_id != record.producer_id:
+        return Ruling(_unknown(request))
+    if not transaction.may_write(record, request.producer_epoch):
+        return Ruling(_fenced(record))
     if request.commit and record.state is not transaction.ONGOING:
         return Ruling(_invalid(record, request))
     next_producer_id = NO_PRODUCER_ID

@@ -19,6 +19,10 @@ class TxnSettings:
     """Slots of one transaction."""
     writer_partitions_max: int = 100_000
     """(writer, partition) pairs in one transaction: each costs a marker."""
+    addition_wait_ms: int = 100
+    """Longest time for which an addition waits for the markers of the transaction before. As long
+    as a broker repeats one by default (add.partitions.to.txn.retry.backoff.max.ms).
+    """
     retired_queries_max: int = 1_000
     """Retired queries of one sink that are kept. The oldest is removed first."""
     record_bytes_max: int = 1_000_000

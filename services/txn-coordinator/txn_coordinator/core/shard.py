@@ -31,6 +31,7 @@ from txn_coordinator.core import (
 from txn_coordinator.core.effects import Answer, Effect, SendMarkers
 from txn_coordinator.core.id_pattern import IdPatternError
 from txn_coordinator.core.multi_writer_transaction import MultiWriterTransaction
+from txn_coordinator.core.parked_additions import Parked, ParkedAdditions
 from txn_coordinator.core.requests import (
     AddOffsets,
     AddPartitions,
@@ -62,7 +63,9 @@ from txn_coordinator.core.table import TxnStatistics, TxnTable
 from txn_coordinator.core.transaction_forms import Transaction
 
 TIMEOUTS_PER_WAKE: Final = 256
-"""Transactions that one decision aborts at most. The rest is due at once."""
+"""Transactions that one decision aborts at most, and ids whose additions it refuses at most. The
+rest is due at once.
+"""
 EXPIRY_STEPS_PER_WAKE: Final = 4_096
 """Ids that one decision checks for expiry, and tombstones that it writes. The rest is due at once.
 """
@@ -84,14 +87,21 @@ class TxnShard:
         self._expiry_at = InstantMs(0)
         self._to_expire: list[str] = []
         """Ids that are still to be checked for expiry."""
+        self._parked = ParkedAdditions()
 
     def decide(self, request_id: int, request: Request, now: Moment) -> TxnDecision:
-        """Decide on a request. MarkersWritten has no reply, whatever its ``request_id``."""
+        """Decide on a request. MarkersWritten has no reply, whatever its ``request_id``. A later
+        decision may answer an addition.
+        """
         assert self._serving, request
         self._now = now
         match request:
             case MarkersWritten():
-                return Decision(self._on_markers_written(request))
+                return self._on_markers_written(request)
+            case AddPartitions() | AddOffsets() if self._is_early(request):
+                due = InstantMs(now.instant + self._settings.addition_wait_ms)
+                self._parked.park(Parked(request_id, request), due)
+                return Decision()
             case DescribeTransactions():
                 views = tuple(map(self._view, request.transactional_ids))
                 return _answer(request_id, DescribeTransactionsReply(views))
@@ -105,7 +115,9 @@ class TxnShard:
                 return Decision(records, (Answer(request_id, ruling.reply), *markers))
 
     def wake(self, now: Moment) -> TxnDecision:
-        """Abort transactions whose timeout is over, and remove ids that have expired."""
+        """Abort transactions whose timeout is over, refuse additions that have waited long enough,
+        and remove ids that have expired.
+        """
         assert self._serving
         self._now = now
         due = self._table.timeouts.pop_due(now.instant, TIMEOUTS_PER_WAKE)
@@ -115,14 +127,20 @@ class TxnShard:
         )
         if now.instant >= self._expiry_at:
             records += self._expired()
-        return Decision(records, markers)
+        refused = [
+            Answer(parked.request_id, self._add(parked.request).reply)
+            for parked in self._parked.take_due(now.instant, TIMEOUTS_PER_WAKE)
+        ]
+        return Decision(records, (*markers, *refused))
 
     def next_deadline(self) -> InstantMs | None:
-        """Return the time of the first timeout or of the next check for expired ids."""
+        """Return the time of the first timeout, of the first addition that has waited long enough,
+        or of the next check for expired ids.
+        """
         if not self._serving:
             return None
-        first = self._table.timeouts.first()
-        return self._expiry_at if first is None else min(first, self._expiry_at)
+        dues = (self._table.timeouts.first(), self._parked.first_due(), self._expiry_at)
+        return min(due for due in dues if due is not None)
 
     def replay(self, record: TxnRecord, writer: Writer | None) -> None:
         """Apply a record of the log."""
@@ -158,6 +176,9 @@ class TxnShard:
     def check(self) -> None:
         """Assert every invariant."""
         self._table.check()
+        for transactional_id in self._parked.ids():
+            record = self._table.records[transactional_id]
+            assert record.state in transaction.PREPARED, f"{record} has additions that wait"
 
     def _rule(
         self,
@@ -175,10 +196,8 @@ class TxnShard:
         match request:
             case InitTransactionalId():
                 return self._init(request)
-            case AddPartitions():
-                return self._add_partitions(request)
-            case AddOffsets():
-                return self._add_offsets(request)
+            case AddPartitions() | AddOffsets():
+                return self._add(request)
             case EndTransaction():
                 return self._end(request)
             case BeginTransaction():
@@ -236,13 +255,33 @@ class TxnShard:
         reply = sessions.concurrent("the open transaction with a handle is aborted first")
         return Ruling(reply, (aborting,))
 
-    def _add_partitions(self, request: AddPartitions) -> Ruling:
+    def _is_early(self, request: AddPartitions | AddOffsets) -> bool:
+        """True for an addition to the next transaction while the last one is being ended."""
+        if isinstance(request, AddPartitions) and request.verify_only:
+            return False
+        record = self._table.records.get(request.transactional_id)
+        return record is not None and transaction.is_followed_by(
+            record, request.producer_id, request.producer_epoch
+        )
+
+    def _add(
+        self, request: AddPartitions | AddOffsets, record: TransactionRecord | None = None
+    ) -> Ruling:
+        """Rule on an addition. ``record``: the one in force, if it is not yet replayed."""
+        record = record or self._table.records.get(request.transactional_id)
+        if isinstance(request, AddPartitions):
+            return self._add_partitions(request, record)
+        as_partitions = additions.as_partitions(request, self._settings)
+        ruling = self._add_partitions(as_partitions, record)
+        assert isinstance(ruling.reply, AddPartitionsReply)
+        return Ruling(additions.as_offsets_reply(ruling.reply), ruling.records)
+
+    def _add_partitions(self, request: AddPartitions, record: TransactionRecord | None) -> Ruling:
         txn = self._table.multi_writer.get(request.transactional_id)
         slot = txn.slot_of_producer.get(request.producer_id) if txn is not None else None
         if txn is not None and slot is not None:
             writer = txn.slots[slot]
             return multi_writer_rules.add_partitions(txn, writer, request, self._settings)
-        record = self._table.records.get(request.transactional_id)
         problem = additions.identity_problem(record, request)
         if problem is not None:
             return Ruling(problem)
@@ -250,11 +289,6 @@ class TxnShard:
         if txn is not None and txn.is_open and not request.verify_only:
             return Ruling(additions.concurrent("a transaction with a handle is open"))
         return additions.add_partitions(record, request, self._now.wall, self._settings)
-
-    def _add_offsets(self, request: AddOffsets) -> Ruling:
-        ruling = self._add_partitions(additions.as_partitions(request, self._settings))
-        assert isinstance(ruling.reply, AddPartitionsReply)
-        return Ruling(additions.as_offsets_reply(ruling.reply), ruling.records)
 
     def _end(self, request: EndTransaction) -> Ruling:
         txn = self._table.multi_writer.get(request.transactional_id)
@@ -302,14 +336,30 @@ class TxnShard:
         else:
             records.append(txn.completed(self._now.wall))
 
-    def _on_markers_written(self, report: MarkersWritten) -> list[TxnRecord]:
+    def _on_markers_written(self, report: MarkersWritten) -> TxnDecision:
         """End the transaction with its last marker. A report that is about no transaction being
         ended is late, and ignored.
         """
         for txn in self._table.transactions(report.transactional_id):
             if txn.is_reported(report):
-                return [txn.completed(self._now.wall)] if txn.markers_written(report) else []
-        return []
+                if not txn.markers_written(report):
+                    break
+                return self._followed(txn.completed(self._now.wall))
+        return Decision()
+
+    def _followed(self, completed: TxnRecord) -> TxnDecision:
+        """Return the end of a transaction, and the beginning of the next one if it was early."""
+        if not isinstance(completed, TransactionRecord):
+            return Decision((completed,))
+        records, answers, record = [completed], list[Answer](), completed
+        for parked in self._parked.take(completed.transactional_id):
+            ruling = self._add(parked.request, record)
+            answers.append(Answer(parked.request_id, ruling.reply))
+            for following in ruling.records:
+                assert isinstance(following, TransactionRecord), following
+                records.append(following)
+                record = following
+        return Decision(records, answers)
 
     def _expired(self) -> list[TxnRecord]:
         """Return tombstones of expired ids among the next ones. Each interval checks all ids."""

@@ -231,6 +231,17 @@ def successor(record: TransactionRecord) -> tuple[int, int]:
     return record.producer_id, record.producer_epoch
 
 
+def is_followed_by(record: TransactionRecord, producer_id: int, producer_epoch: int) -> bool:
+    """True for the producer of the next transaction while this one is being ended. It may have a
+    new producer id, which came with the response to EndTxn.
+    """
+    return (
+        record.state in PREPARED
+        and (producer_id, producer_epoch) == successor(record)
+        and producer_epoch <= CLIENT_EPOCH_MAX
+    )
+
+
 def _moved(record: TransactionRecord, following: TransactionRecord) -> TransactionRecord:
     assert may_move(record.state, following.state), (record, following)
     if following.state is PREPARE_EPOCH_FENCE:

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -19,6 +20,7 @@ const (
 	readyWithin  = 60 * time.Second
 	answerWithin = 60 * time.Second
 	fetchRecords = 512
+	pause        = 100 * time.Millisecond
 	streamPrefix = "bench-"
 )
 
@@ -210,19 +212,54 @@ func consume(streams nats.JetStreamContext, asked plan) (outcome, error) {
 	return outcomeOf(asked, time.Since(begun), nil), nil
 }
 
+// read goes on with a new consumer where its own has gone: an election of the servers takes one along.
 func read(streams nats.JetStreamContext, stream string, records int) error {
-	reader, err := streams.PullSubscribe(stream, "", nats.BindStream(stream), nats.AckNone())
-	if err != nil {
-		return err
-	}
+	next, progressed := uint64(1), time.Now()
+	var reader *nats.Subscription
 	for records > 0 {
-		found, err := reader.Fetch(min(records, fetchRecords), nats.MaxWait(answerWithin))
+		found, err := fetch(streams, &reader, stream, next, min(records, fetchRecords))
+		if isPassing(err) && time.Since(progressed) < answerWithin {
+			reader = nil
+			time.Sleep(pause)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("%s, %d records left: %w", stream, records, err)
 		}
+		last, err := found[len(found)-1].Metadata()
+		if err != nil {
+			return err
+		}
+		next, progressed = last.Sequence.Stream+1, time.Now()
 		records -= len(found)
 	}
 	return nil
+}
+
+func fetch(
+	streams nats.JetStreamContext, reader **nats.Subscription, stream string, from uint64, records int,
+) ([]*nats.Msg, error) {
+	if *reader == nil {
+		made, err := streams.PullSubscribe(
+			stream, "", nats.BindStream(stream), nats.AckNone(), nats.StartSequence(from))
+		if err != nil {
+			return nil, err
+		}
+		*reader = made
+	}
+	return (*reader).Fetch(records, nats.MaxWait(answerWithin))
+}
+
+func isPassing(err error) bool {
+	for _, passing := range []error{
+		nats.ErrNoResponders, nats.ErrConsumerNotFound, nats.ErrConsumerDeleted,
+		nats.ErrConsumerLeadershipChanged, nats.ErrTimeout,
+	} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
 }
 
 func outcomeOf(asked plan, took time.Duration, latencies [][]float64) outcome {

@@ -3,13 +3,36 @@
 import pytest
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
+from txn_coordinator.core import transaction
+from txn_coordinator.core.effects import Answer
+from txn_coordinator.core.requests import (
+    AddOffsets,
+    AddOffsetsReply,
+    AddPartitions,
+    AddPartitionsReply,
+)
 from txn_coordinator.core.settings import TxnSettings
-from unit.txn_coordinator.worlds import P0, P1, World
+from unit.txn_coordinator.worlds import ID, P0, P1, World, a_record, written
 
 
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def codes(answers: list[Answer]) -> list[tuple[int, ErrorCode]]:
+    """Request id and error of each answer to an addition."""
+    found = []
+    for one in answers:
+        assert isinstance(one.reply, AddPartitionsReply)
+        found.append((one.to, one.reply.error_code))
+    return found
+
+
+def addition(
+    session: tuple[int, int], *partitions: TopicPartition, v2: bool = False
+) -> AddPartitions:
+    return AddPartitions(ID, *session, partitions, transactions_v2=v2)
 
 
 @pytest.mark.feature("L07", "L08")
@@ -36,13 +59,71 @@ def test_added_partitions_are_not_written_again(world: World) -> None:
 
 
 @pytest.mark.feature("L13")
-def test_nothing_is_added_while_markers_are_outstanding(world: World) -> None:
+@pytest.mark.parametrize("v2", [False, True])
+def test_an_addition_to_the_next_transaction_waits_for_the_last_marker(
+    world: World, v2: bool
+) -> None:
+    session = world.session()
+    world.add(session, P0, v2=v2)
+    reply = world.end(session, v2=v2)
+    session = (reply.producer_id, reply.producer_epoch) if v2 else session
+    assert world.answers_to(addition(session, P1, v2=v2), 8) == []
+    assert world.answers_to(addition(session, P0, v2=v2), 9) == []
+    assert world.state() == "PrepareCommit"
+    (markers,) = world.markers
+    answers = world.answers_to(written(markers))
+    assert codes(answers) == [(8, ErrorCode.NONE), (9, ErrorCode.NONE)]
+    view = world.view()
+    assert (view.state, view.partitions) == ("Ongoing", (P0, P1))
+
+
+def test_an_addition_of_offsets_waits_too(world: World) -> None:
     session = world.session()
     world.add(session, P0)
     world.end(session)
-    assert world.add(session, P1).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
-    world.all_written()
-    assert world.add(session, P1).error_code == ErrorCode.NONE
+    assert world.answers_to(AddOffsets(ID, *session, "group"), 8) == []
+    (answer,) = world.answers_to(written(world.markers[0]))
+    assert answer == Answer(8, AddOffsetsReply(ErrorCode.NONE))
+    assert world.state() == "Ongoing"
+
+
+@pytest.mark.feature("L13")
+def test_an_addition_waits_so_long_and_no_longer(world: World) -> None:
+    session = world.session()
+    world.add(session, P0)
+    world.end(session)
+    wait_ms = world.settings.addition_wait_ms
+    assert world.answers_to(addition(session, P1), 8) == []
+    assert world.woken(wait_ms - 1) == []
+    assert codes(world.woken(1)) == [(8, ErrorCode.CONCURRENT_TRANSACTIONS)]
+    assert world.answers_to(written(world.markers[0])) == []
+    assert world.state() == "CompleteCommit"
+
+
+def test_an_addition_that_waits_is_judged_by_what_holds_then() -> None:
+    world = World(TxnSettings(record_bytes_max=2_000))
+    session = world.session()
+    world.add(session, P0)
+    world.end(session)
+    many = [TopicPartition("t", number) for number in range(600)]
+    assert world.answers_to(addition(session, *many), 8) == []
+    assert codes(world.answers_to(written(world.markers[0]))) == [(8, ErrorCode.POLICY_VIOLATION)]
+    assert world.state() == "CompleteCommit"
+
+
+@pytest.mark.feature("L16")
+def test_the_first_addition_with_a_new_producer_id_waits_too(world: World) -> None:
+    """Epochs are used up: the end of the last transaction has given another producer id."""
+    world.log = [a_record(producer_epoch=transaction.CLIENT_EPOCH_MAX)]
+    world.crash()
+    last = (7, transaction.CLIENT_EPOCH_MAX)
+    world.add(last, P0, v2=True)
+    reply = world.end(last, v2=True)
+    following = (reply.producer_id, reply.producer_epoch)
+    assert following[0] != last[0]
+    assert world.answers_to(addition(following, P1, v2=True), 8) == []
+    assert codes(world.answers_to(written(world.markers[0]))) == [(8, ErrorCode.NONE)]
+    assert world.view().partitions == (P1,)
 
 
 def test_an_unknown_producer_is_refused(world: World) -> None:

@@ -91,6 +91,21 @@ def test_v2_with_the_present_epoch(
         assert world.state() == "CompleteAbort"
 
 
+def test_v2_of_the_next_transaction_with_a_new_producer_id_comes_later() -> None:
+    """Epochs are used up: the end of the last transaction has given another producer id."""
+    last = (7, transaction.CLIENT_EPOCH_MAX)
+    world = World()
+    world.log = [a_record(producer_epoch=last[1])]
+    world.crash()
+    world.add(last, P0, v2=True)
+    reply = world.end(last, v2=True)
+    following = (reply.producer_id, reply.producer_epoch)
+    assert following[0] != last[0]
+    assert world.end(following, commit=False, v2=True).error_code == CT
+    world.all_written()
+    assert world.end(following, commit=False, v2=True).error_code == NONE
+
+
 @pytest.mark.parametrize("v2", [False, True])
 def test_another_producer_is_not_known(v2: bool) -> None:
     world = World()

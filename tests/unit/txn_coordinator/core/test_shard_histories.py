@@ -13,6 +13,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TypeVar
 
 import pytest
@@ -158,6 +159,9 @@ class Histories(RuleBasedStateMachine):
         self.handles: list[str] = []
         self.hand_outs: list[HandOut] = []
         self.prepared_at: dict[tuple[str, type], int] = {}
+        self.request_ids = count(1)
+        self.parked: dict[int, tuple[Session | HandOut, frozenset[TopicPartition]]] = {}
+        """Additions that wait for markers, by request id."""
 
     def follow(self, records: list[TxnRecord]) -> None:
         """Watch ends in the log."""
@@ -173,17 +177,30 @@ class Histories(RuleBasedStateMachine):
                 self.model.on_completed(record, self.prepared_at[kind])
 
     def ask(self, request: Request, fate: str) -> Reply | None:
-        """The answer; None if it is lost."""
-        decision = self.world.shard.decide(1, request, self.world.now)
+        """The answer; None if it is lost, or comes later."""
+        request_id = next(self.request_ids)
+        decision = self.world.shard.decide(request_id, request, self.world.now)
         if fate != "done":
             self.lose(decision, fate)
             return None
-        answers = self.world.perform(decision)
+        answers = {one.to: one.reply for one in self.world.perform(decision)}
         self.follow(list(decision.records))
         for effect in decision.effects:
             if isinstance(effect, SendMarkers):
                 self.model.on_markers(effect)
-        return answers[0].reply if answers else None
+        reply = answers.pop(request_id, None)
+        self.answered_late(answers)
+        return reply
+
+    def answered_late(self, answers: dict[int, Reply]) -> None:
+        """Take the answers to additions that have waited."""
+        for request_id, reply in answers.items():
+            who, partitions = self.parked.pop(request_id)
+            assert isinstance(reply, AddPartitionsReply)
+            if reply.error_code == ErrorCode.NONE:
+                self.model.acknowledged[who.producer_id] |= partitions
+                if isinstance(who, Session):
+                    self.must_be_present(who)
 
     def lose(self, decision: TxnDecision, fate: str) -> None:
         """The append failed, was torn, or its outcome was lost; another owner loads the log."""
@@ -191,9 +208,12 @@ class Histories(RuleBasedStateMachine):
         appended = list(decision.records[:kept])
         self.world.log += appended
         self.follow(appended)
+        for who, partitions in self.parked.values():
+            self.model.uncertain[who.producer_id] |= partitions
         self.reload()
 
     def reload(self) -> None:
+        self.parked.clear()
         before = len(self.world.log)
         self.world.crash()
         self.follow(self.world.log[before:])
@@ -257,7 +277,10 @@ class Histories(RuleBasedStateMachine):
         if fate != "done":
             # Before the request: the markers of the reload may have them.
             self.model.uncertain[producer_id] |= partitions
+        before = next(self.request_ids)
         reply = self.ask(request, fate)
+        if reply is None and fate == "done":
+            self.parked[before + 1] = (who, partitions)
         if not isinstance(reply, AddPartitionsReply) or reply.error_code != ErrorCode.NONE:
             return False
         self.model.acknowledged[producer_id] |= partitions
@@ -379,8 +402,9 @@ class Histories(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1, 1_000, TIMEOUT_MS // 2, TIMEOUT_MS]))
     def time_passes(self, ms: int) -> None:
         before, self.world.markers = len(self.world.log), []
-        self.world.advance(ms)
+        answers = self.world.woken(ms)
         self.follow(self.world.log[before:])
+        self.answered_late({one.to: one.reply for one in answers})
         for markers in self.world.markers:
             self.model.on_markers(markers)
 

@@ -73,8 +73,9 @@ class TxnVerifier:
         dice: Dice = random.random,
     ) -> None:
         """A producer that writes right after EndTxn meets the end of the transaction before it. The
-        coordinator is then asked again, after at most ``retry_backoff_ms`` each time and for
-        ``retry_backoff_max_ms`` in all: a producer's own pause is longer.
+        coordinator waits for that end for a while. Then it is asked again, after at most
+        ``retry_backoff_ms`` each time and for ``retry_backoff_max_ms`` in all: a producer's own
+        pause is longer.
         """
         self._client = client
         self._longest_ms, self._total_ms = retry_backoff_ms, retry_backoff_max_ms
@@ -136,9 +137,12 @@ class TxnVerifier:
 
     async def _call_patiently(self, key: _Key, questions: _Questions) -> dict[_Question, ErrorCode]:
         """Retry for a moment while the previous transaction is being ended."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + self._total_ms / 1_000
         for pause_s in _pauses_s(self._longest_ms, self._total_ms, self._dice):
             codes = await self._call(key, questions)
-            if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
+            is_ending = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+            if not is_ending or loop.time() >= ends_s:  # the coordinator has waited as long
                 return codes
             await asyncio.sleep(pause_s)
         return await self._call(key, questions)
