@@ -11,7 +11,7 @@ from broker.core.groups.requests import GroupReply
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A member of one generation of a group of the classic protocol."""
+    """A member in one generation of a group, or in one epoch of its own (KIP-848)."""
 
     group_id: str
     member_id: str

@@ -8,12 +8,16 @@ from tidemark.model.errors import ErrorCode
 from broker.core.groups.classic import member_requests
 from broker.core.groups.classic.group import ClassicGroup
 from broker.core.groups.consumer.group import ConsumerGroup
-from broker.core.groups.effects import Answer
+from broker.core.groups.effects import Answer, Membership
 from broker.core.groups.id_requests import CoordinatorReply
 from broker.core.groups.requests import (
     ConsumerGroupDescribe,
+    ConsumerGroupHeartbeatReply,
     DescribeGroup,
+    GroupReply,
+    GroupRequest,
     OffsetCommit,
+    SyncGroup,
     SyncGroupReply,
     TxnOffsetCommit,
 )
@@ -36,6 +40,17 @@ def commit_refused(group: AnyGroup | None, request: OffsetCommit) -> ErrorCode:
     return ErrorCode.GROUP_ID_NOT_FOUND if named else ErrorCode.NONE
 
 
+def confirmed_by(request: GroupRequest, reply: GroupReply) -> Membership | None:
+    """Return the membership with which a reply at once assigns partitions, if it does."""
+    if isinstance(reply, ConsumerGroupHeartbeatReply):
+        if not reply.assignment or reply.member_id is None:
+            return None
+        return Membership(request.group_id, reply.member_id, reply.member_epoch)
+    if isinstance(request, SyncGroup) and isinstance(reply, SyncGroupReply) and reply.assignment:
+        return Membership(request.group_id, request.member_id, request.generation_id)
+    return None
+
+
 def reply_now(groups: Mapping[str, AnyGroup], answer: Answer) -> CoordinatorReply:
     """Return the reply to send for an answer whose decision is committed. A member that its group
     has lost meanwhile, as its session ended, must not take what others may have by now.
@@ -49,7 +64,10 @@ def reply_now(groups: Mapping[str, AnyGroup], answer: Answer) -> CoordinatorRepl
     else:
         is_member = group is not None and named.member_id in group.members
     if not is_member:
-        return SyncGroupReply(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(answer.reply, ConsumerGroupHeartbeatReply):
+            return ConsumerGroupHeartbeatReply(error_code=unknown)
+        return SyncGroupReply(error_code=unknown)
     if isinstance(group, ClassicGroup) and group.generation != named.generation:
         return SyncGroupReply(error_code=ErrorCode.ILLEGAL_GENERATION)
     return answer.reply

@@ -118,7 +118,7 @@ class GroupShard:
         decide = self._deciders[type(request)]
         reply = too_long(request) or decide(request_id, request, now, out)
         if reply is not None:
-            out.answer(request_id, reply)
+            out.answer(request_id, reply, group_rules.confirmed_by(request, reply))
         return out.decision()
 
     def wake(self, now: Moment) -> GroupDecision:

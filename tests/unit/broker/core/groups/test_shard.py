@@ -58,10 +58,8 @@ WEEK_MS = 7 * DAY_MS
 NONE = ErrorCode.NONE
 
 
-def beats(
-    world: World, member_id: str = "c", epoch: int = 0, group_id: str = "g"
-) -> ConsumerGroupHeartbeatReply:
-    asked = ConsumerGroupHeartbeat(
+def heartbeat(member_id: str = "c", epoch: int = 0, group_id: str = "g") -> ConsumerGroupHeartbeat:
+    return ConsumerGroupHeartbeat(
         group_id=group_id,
         member_id=member_id,
         new_member_id="n",
@@ -72,7 +70,27 @@ def beats(
         client_id="client",
         client_host="/h",
     )
-    return world.ask(asked, ConsumerGroupHeartbeatReply)
+
+
+def beats(
+    world: World, member_id: str = "c", epoch: int = 0, group_id: str = "g"
+) -> ConsumerGroupHeartbeatReply:
+    return world.ask(heartbeat(member_id, epoch, group_id), ConsumerGroupHeartbeatReply)
+
+
+@pytest.mark.feature("E14")
+def test_a_heartbeat_that_is_committed_after_the_session_assigns_nothing() -> None:
+    """Another member has its partitions by then."""
+    world = World()
+    world.commits = False
+    late = world.send(heartbeat("late"))
+    world.pass_time(world.settings.group_consumer_session_timeout_ms)
+    other = world.send(heartbeat("other"))
+    world.commit_all()
+    (all_of_them,) = world.answer(other, ConsumerGroupHeartbeatReply).assignment or ()
+    assert all_of_them.partitions == (0, 1, 2, 3)
+    refused = world.answer(late, ConsumerGroupHeartbeatReply)
+    assert (refused.error_code, refused.assignment) == (ErrorCode.UNKNOWN_MEMBER_ID, None)
 
 
 def state(world: World, group_id: str = "g") -> str:

@@ -20,6 +20,8 @@ from unit.broker.shell.kafka.group_handlers import GroupBroker, versions
 
 POSITION = {"partition_index": 0, "committed_offset": 42, "committed_metadata": "m"}
 NOT_FOUND = bytes(15) + b"\1"
+UNKNOWN_TOPIC = [(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (10, ErrorCode.UNKNOWN_TOPIC_ID)]
+"""By version: a topic is named, or has an id."""
 
 
 def key(version: int, name: str = "orders") -> dict[str, object]:
@@ -68,13 +70,7 @@ def fetched(
     return [one for topic in group.topics for one in topic.partitions]
 
 
-@pytest.mark.parametrize(
-    ("version", "error_code"),
-    [
-        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (10, ErrorCode.UNKNOWN_TOPIC_ID),
-    ],
-)
+@pytest.mark.parametrize(("version", "error_code"), UNKNOWN_TOPIC)
 def test_what_does_not_exist_does_not_hold_up_the_rest(version: int, error_code: int) -> None:
     handlers = GroupBroker()
     asked = committing(version, "gone", "orders", "gone")
@@ -84,13 +80,7 @@ def test_what_does_not_exist_does_not_hold_up_the_rest(version: int, error_code:
     assert row.committed_offset == -1
 
 
-@pytest.mark.parametrize(
-    ("version", "error_code"),
-    [
-        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (10, ErrorCode.UNKNOWN_TOPIC_ID),
-    ],
-)
+@pytest.mark.parametrize(("version", "error_code"), UNKNOWN_TOPIC)
 def test_a_topic_that_is_deleted_before_the_shard_decides(version: int, error_code: int) -> None:
     handlers = GroupBroker()
     handlers.groups.world.topics.orders = None
