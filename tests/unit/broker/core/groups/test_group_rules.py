@@ -6,7 +6,7 @@ from broker.core.groups.classic.group import ClassicGroup
 from broker.core.groups.consumer.group import ConsumerGroup
 from broker.core.groups.effects import Answer, Membership
 from broker.core.groups.group_rules import AnyGroup
-from broker.core.groups.requests import SyncGroupReply
+from broker.core.groups.requests import SyncGroup, SyncGroupReply
 from tidemark.codec.group_records import (
     GroupMetadataRecord,
     GroupMetadataValue,
@@ -74,6 +74,14 @@ def test_a_member_that_is_gone_when_its_assignment_is_committed_does_not_get_it(
     assert reply == (
         GIVEN if error_code is ErrorCode.NONE else SyncGroupReply(error_code=error_code)
     )
+
+
+def test_a_reply_at_once_that_assigns_partitions_confirms_its_member() -> None:
+    """Of a classic member in a group of KIP-848, too."""
+    asked = SyncGroup(group_id="g", generation_id=3, member_id="a")
+    assert group_rules.confirmed_by(asked, GIVEN) == Membership("g", "a", 3)
+    refused = SyncGroupReply(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    assert group_rules.confirmed_by(asked, refused) is None
 
 
 def test_a_group_that_is_gone_assigns_nothing() -> None:
