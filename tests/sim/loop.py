@@ -40,8 +40,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.thread_ms: Callable[[], int] = lambda: 0
         self.listen: Callable[[Callable[[], Any], int], Any] = _no_network
         """Function that makes a server from a protocol's factory and a port."""
-        self.has_run = True
+        self.has_run = False
         """True if any callback of the process ran since the reader of this flag last cleared it."""
+        self.on_run: Callable[[], None] = _nothing
+        """Called when ``has_run`` becomes true."""
         self.failures: list[BaseException] = []
         """Exceptions that no task awaited and that asyncio would only log."""
 
@@ -55,12 +57,13 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Schedule at this instant, after all that is due already."""
         handle = asyncio.Handle(callback, args, self, context)
         self._soon[handle] = None
-        self._schedule.after(0, lambda: self._run_soon(handle))
+        self._schedule.after(0, partial(self._run_soon, handle))
         return handle
 
     def _run_soon(self, handle: asyncio.Handle) -> None:
         self._soon.pop(handle, None)
-        self._run(handle)
+        if not handle._cancelled:
+            self.inside(handle._run)
 
     def call_later(  # type: ignore[override]  # no TypeVarTuple needed here
         self,
@@ -82,20 +85,21 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Schedule not before ``when``, in seconds."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         delay_ms = max(0, math.ceil(round(when * 1000 - self._schedule.now, 6)))
-        self._schedule.after(delay_ms, lambda: self._run(handle))
+        self._schedule.after(delay_ms, partial(self._run, handle))
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Leave the handle in the queue; it does nothing at its time."""
 
     def _run(self, handle: asyncio.Handle) -> None:
-        if handle.cancelled():
-            return
-        self.inside(handle._run)
+        if not handle._cancelled:
+            self.inside(handle._run)
 
     def inside(self, action: Callable[[], object]) -> None:
         """Call ``action`` as asyncio's callbacks are called: with this loop as the running one."""
-        self.has_run = True
+        if not self.has_run:
+            self.has_run = True
+            self.on_run()
         before = events._get_running_loop()
         if before is self:
             action()
@@ -190,6 +194,10 @@ class SimLoop(asyncio.AbstractEventLoop):
     def is_closed(self) -> bool:
         """Return False."""
         return False
+
+
+def _nothing() -> None:
+    return
 
 
 def _no_network(_factory: object, port: int) -> Any:

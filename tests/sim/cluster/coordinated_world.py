@@ -105,12 +105,14 @@ class CoordinatedWorld(World):
                 self.start_coordinator(replica)
 
     def _all_registered(self) -> bool:
+        if not super()._all_registered():
+            return False
         serving: set[tuple[str, int]] = set()
         for one in self.coordinators:
             if one.process is None or one.process.node.problem() is not None:
                 return False
             serving |= {(one.kind, shard) for shard in one.process.node.shards.serving()}
-        return super()._all_registered() and serving == self.shards()
+        return serving == self.shards()
 
 
 def is_busy(runtime: ShardRuntime[Any, Any, Any]) -> bool:

@@ -54,6 +54,7 @@ def start_rival(world: "World", machine: "Machine") -> None:
     ghost = copy(machine)
     ghost.seen, ghost.dead, ghost.rotten, ghost.supervisors = dict(machine.seen), [], [], []
     world.ghosts.append(ghost)
+    world.watch.begins(ghost)
     world.note(machine.host.name, "is taken for dead")
     world.after(world.dice.pick(GHOST_MS), lambda: world.end_broker(ghost))
     name = f"b{machine.number}-{len(world.ghosts)}"

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from itertools import chain
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.core.partition import Partition, Role
@@ -40,10 +40,20 @@ class Watch:
     def __init__(self, world: "World") -> None:
         self._world = world
         self._writer = ""
-        self._is_dirty = False
+        self._ran: list[Machine] = []
+        """Machines whose processes ran since the last check."""
+        self._changed_topics: dict[int, SimTopic] = {}
+        """By identity: topics to whose replicas or state something has happened."""
         self._incarnations: dict[int, str] = {}
         """Registered incarnation of each broker id."""
         self._deposed: dict[tuple[str, str, int], tuple[Machine, HostedPartition]] = {}
+
+    def begins(self, machine: Machine) -> None:
+        """Watch the machine's process, which is new there."""
+        assert machine.process is not None
+        loop = machine.process.loop
+        loop.has_run, loop.on_run = True, partial(self._ran.append, machine)
+        self._ran.append(machine)
 
     def on_commit(self, transaction: Transaction) -> None:
         self._check_writer(transaction)
@@ -67,7 +77,7 @@ class Watch:
             topic.ledger.stored(state)
             topic.replicas = tuple(content["replicas"])
             topic.is_moving = "adding" in content or "removing" in content
-            self._is_dirty = True
+            self._changed_topics[id(topic)] = topic
             self._note_all_deposed(topic)
             if (state.leader, state.leader_epoch) != (before.leader, before.leader_epoch):
                 members = f"leader {state.leader} isr {state.isr} elr {state.elr}"
@@ -105,7 +115,7 @@ class Watch:
             ):
                 for other in same_id:
                     other.is_lossy = other is not machine
-                self._is_dirty = True
+                self._changed_topics.update((id(topic), topic) for topic in self._world.topics)
                 if machine.was_hurt:
                     self._whole(machine, process)
 
@@ -137,7 +147,7 @@ class Watch:
 
     def check(self) -> None:
         """Check all that the last event changed."""
-        for machine in chain(self._world.machines, self._world.ghosts):
+        for machine in self._ran:
             process = machine.process
             if process is None or not process.loop.has_run:
                 continue
@@ -158,20 +168,21 @@ class Watch:
                     is_another = before is None or before[-1] != hosted.topic_id
                     self._changed(machine, hosted, None if is_another else before)
                     seen[name] = now
-        if self._is_dirty:
-            self._is_dirty = False
-            for topic in self._world.topics:
+        self._ran.clear()
+        if self._changed_topics:
+            for topic in self._changed_topics.values():
                 self._check_members(topic)
+            self._changed_topics.clear()
         if self._deposed:
             self._check_deposed()
 
     def _changed(self, machine: Machine, hosted: HostedPartition, before: Seen | None) -> None:
-        self._is_dirty = True
-        partition = hosted.partition
+        partition, topic = hosted.partition, self._world.topic_of(hosted)
+        self._changed_topics[id(topic)] = topic
         partition.check()
         if partition.role is Role.LEADER:
             if before is not None and before[0] < partition.log_end:
-                self._world.on_appended(self._world.topic_of(hosted), hosted, before[0])
+                self._world.on_appended(topic, hosted, before[0])
             self._check_leader(machine, hosted)
             self._world.on_led(machine, hosted)
         elif before is not None and _has_failed_as_leader(partition, before):
@@ -179,9 +190,7 @@ class Watch:
                 machine, hosted
             )  # batches that it committed before, in the same event
         elif before is not None and partition.log_end < before[0]:
-            self._world.note(
-                machine.host.name, f"cuts to {partition.log_end}", self._world.topic_of(hosted)
-            )
+            self._world.note(machine.host.name, f"cuts to {partition.log_end}", topic)
             self._check_producers(machine, hosted)
         self._note_deposed(machine, hosted)
 

@@ -435,6 +435,7 @@ class World:
             self.note(machine.host.name, f"does not start: {failure}")
             self.restart_later(machine, RETRY_MS)
             return
+        self.watch.begins(machine)
         self.parked.append(machine.process.broker.partitions.parked.requests)
         machine.process.task.add_done_callback(self._on_ended)
         self.note(machine.host.name, "starts")

@@ -13,6 +13,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
 from tidemark.protocol.shard import Decision, Moment, Writer
 
+from broker.core.groups import group_rules
 from broker.core.groups.effects import Answer, GroupEffect, LookUpShareGroup
 from broker.core.groups.id_requests import (
     CoordinatorReply,
@@ -90,6 +91,11 @@ class CoordinatorShard:
             request_id, request = self._ready.popleft()
             return self.decide(request_id, request, now)
         return _of_groups(self.groups.wake(now))
+
+    def reply_now(self, answer: Answer) -> CoordinatorReply:
+        """Return the reply to send for an answer whose decision is committed."""
+        groups, _ = self.groups.state
+        return group_rules.reply_now(groups, answer)
 
     def next_deadline(self) -> InstantMs | None:
         """Return a time not later than the first deadline; it may be earlier."""

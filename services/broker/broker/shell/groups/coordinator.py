@@ -24,7 +24,6 @@ from tidemark.runtime.topics_view import TopicsView
 
 from broker.core.groups.coordinator_shard import CoordinatorShard
 from broker.core.groups.effects import GroupEffect, LookUpShareGroup
-from broker.core.groups.group_rules import reply_now
 from broker.core.groups.id_requests import (
     CoordinatorRequest,
     GroupIdReply,
@@ -186,7 +185,7 @@ class Groups:
             if isinstance(effect, LookUpShareGroup):
                 self._begin_look_up(runtime, effect.group_id)
             else:
-                runtime.answer(effect.to, reply_now(shard.groups.state[0], effect))
+                runtime.answer(effect.to, shard.reply_now(effect))
 
         runtime = ShardRuntime(
             lambda: shard,

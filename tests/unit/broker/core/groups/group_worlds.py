@@ -6,7 +6,6 @@ from typing import TypeVar
 
 from broker.core.groups.coordinator_shard import CoordinatorShard
 from broker.core.groups.effects import GroupEffect, LookUpShareGroup
-from broker.core.groups.group_rules import reply_now
 from broker.core.groups.id_requests import CoordinatorReply, CoordinatorRequest
 from broker.core.groups.requests import (
     GroupSettings,
@@ -205,7 +204,7 @@ class World:
                 continue
             assert answer.to not in self.answers, f"{answer.to} is answered twice: {answer.reply}"
             assert answer.to <= self.asked
-            self.answers[answer.to] = reply_now(self.shard.state[0], answer)
+            self.answers[answer.to] = self.coordinator.reply_now(answer)
 
 
 # -- requests
