@@ -67,8 +67,8 @@ def _mortal_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
     """
     quick = {
         "zookeeper.session.timeout.ms": 4_000,  # a killed broker's id is free after it
-        "log.cleaner.backoff.ms": 100,
-        "log.retention.check.interval.ms": 100,
+        "log.cleaner.backoff.ms": 300,
+        "log.retention.check.interval.ms": 300,
     }
     overrides: dict[str, Config] = {
         "broker": quick,

@@ -49,9 +49,17 @@ def rendered_text(values: Path, release: str = NEWEST) -> str:
     return ran.stdout
 
 
+@cache
+def _rendered_json(values: Path, release: str) -> str:
+    """Manifests as JSON: Python takes a second to read some of them as YAML."""
+    loaded = yaml.safe_load_all(rendered_text(values, release))
+    return json.dumps([found for found in loaded if found])
+
+
 def rendered(values: Path, release: str = NEWEST) -> list[Manifest]:
-    """Manifests of a release named demo."""
-    return [found for found in yaml.safe_load_all(rendered_text(values, release)) if found]
+    """Manifests of a release named demo. The caller may change them."""
+    manifests: list[Manifest] = json.loads(_rendered_json(values, release))
+    return manifests
 
 
 def refused(tmp_path: Path, text: str) -> str:

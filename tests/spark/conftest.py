@@ -31,8 +31,8 @@ QUICK: Final[Mapping[str, Config]] = {
     "broker": {
         "zookeeper.session.timeout.ms": 4_000,  # a killed broker's id is free after it
         "replica.lag.time.max.ms": 4_000,  # a dead follower holds acks=all until it left the ISR
-        "log.cleaner.backoff.ms": 100,
-        "log.retention.check.interval.ms": 100,
+        "log.cleaner.backoff.ms": 300,
+        "log.retention.check.interval.ms": 300,
     },
     "txn-coordinator": {"zookeeper.session.timeout.ms": 4_000},
 }

@@ -1,6 +1,6 @@
 """HTTP application of the controller: REST under /v3, and the operator's pages."""
 
-from typing import Final
+from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI
 from tidemark.runtime.clock import Clock
@@ -63,9 +63,21 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
 """Routers in order of precedence: `topics/-/configs` comes before `topics/{topic_name}/configs`."""
 
 
-def make_rest(admin: AdminService, config: ControllerConfig, clock: Clock) -> FastAPI:
+class Rest(FastAPI):
+    """Application of REST."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
+        is_made = self.openapi_schema is not None
+        document = super().openapi()
+        if not is_made:
+            problems.describe(document)
+        return document
+
+
+def make_rest(admin: AdminService, config: ControllerConfig, clock: Clock) -> Rest:
     """Return the application of REST, with its OpenAPI document at /openapi.json."""
-    application = FastAPI(
+    application = Rest(
         title="Tidemark",
         summary="Administration of a Tidemark cluster, in the shapes of Confluent's REST v3",
         version=version(),

@@ -1,0 +1,46 @@
+"""The OpenAPI document."""
+
+import json
+import re
+from functools import cache
+from typing import Any, cast
+
+import pytest
+from controller.admin.service import AdminService
+from controller.config import ControllerConfig
+from controller.rest.application import Rest, make_rest
+from controller.rest.problems import RESPONSES
+from controller.rest.shapes import ErrorData
+from tidemark.runtime.clock import Clock
+
+
+@cache
+def application() -> Rest:
+    # No request is made: a document needs no cluster.
+    return make_rest(cast("AdminService", None), ControllerConfig(controller_id=1), Clock())
+
+
+def operations() -> list[tuple[str, Any]]:
+    paths = application().openapi()["paths"]
+    return [(f"{method} {path}", one) for path, of in paths.items() for method, one in of.items()]
+
+
+@pytest.mark.parametrize("name", dict(operations()))
+def test_every_operation_describes_its_refusals(name: str) -> None:
+    responses = dict(operations())[name]["responses"]
+    assert responses.keys() >= {str(status) for status in RESPONSES}
+    for status in RESPONSES:
+        (content,) = responses[str(status)]["content"].values()
+        assert content["schema"]["$ref"].endswith("/ErrorData")
+
+
+def test_every_shape_that_is_referred_to_is_described() -> None:
+    document = application().openapi()
+    named = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
+    assert named <= document["components"]["schemas"].keys()
+
+
+def test_the_shape_of_a_refusal_is_that_of_its_model() -> None:
+    shape = application().openapi()["components"]["schemas"]["ErrorData"]
+    assert shape["properties"].keys() == ErrorData.model_fields.keys()
+    assert shape["required"] == ["error_code", "message"]
