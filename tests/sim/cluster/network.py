@@ -9,6 +9,7 @@ stand still.
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from sim.dice import Dice
@@ -42,8 +43,7 @@ class Host:
 
     def after(self, delay_ms: int, action: Action) -> None:
         """Schedule for the present process."""
-        life = self.life
-        self._schedule.after(delay_ms, lambda: self.run(life, action))
+        self._schedule.after(delay_ms, partial(self.run, self.life, action))
 
     def run(self, life: int, action: Action) -> None:
         """Run now if that process still runs, or when it resumes if it is paused."""
@@ -74,7 +74,7 @@ class Host:
         self.is_paused = False
         held, self._held = self._held, []
         for life, action in held:
-            self._schedule.after(0, lambda life=life, action=action: self.run(life, action))  # type: ignore[misc]
+            self._schedule.after(0, partial(self.run, life, action))
 
 
 class Network:
@@ -107,12 +107,13 @@ class Network:
 
     def travel_ms(self, source: str, target: str) -> int | None:
         """Return the travel time of a message sent now; None: lost."""
-        if (source, target) in self.cuts:
+        if self.cuts and (source, target) in self.cuts:
             return None
+        late_ms = self.late_ms.get((source, target), 0) if self.late_ms else 0
         if self.is_steady:
-            return 1 + self.late_ms.get((source, target), 0)
+            return 1 + late_ms
         longest_ms = 30 if self.dice.chance(0.02) else 2
-        return self.dice.between(0, longest_ms) + self.late_ms.get((source, target), 0)
+        return self.dice.between(0, longest_ms) + late_ms
 
     def zookeeper_link(self, source: str, target: str) -> int | None:
         """Return ``travel_ms``, or None for a paused process, which neither sends nor receives."""
@@ -167,7 +168,7 @@ class Network:
         def attempt() -> None:
             delay = self.travel_ms(source.name, target.name)
             if delay is not None:
-                self.schedule.after(delay, lambda: target.run(life, action))
+                self.schedule.after(delay, partial(target.run, life, action))
             elif self.schedule.now - since > self.keepalive_ms:
                 give_up()
             else:
@@ -254,17 +255,24 @@ class Wire:
         source = self.other(target)
         delay = self._network.travel_ms(source.name, target.name)
         self._is_moving[target] = True
+        if delay is None:
+            self._network.schedule.after(RESEND_MS, partial(self._resend, target))
+        else:
+            self._network.schedule.after(delay, partial(self._arrive, target))
 
-        def arrive() -> None:
-            self._is_moving[target] = False
-            waiting = self._waiting[target]
-            if delay is not None and waiting:
-                action = waiting.popleft()
-                if not self._broken[target]:
-                    target.run(self._lives[target], action)
-            self._pump(target)
+    def _resend(self, target: Host) -> None:
+        self._is_moving[target] = False
+        self._pump(target)
 
-        self._network.schedule.after(RESEND_MS if delay is None else delay, arrive)
+    def _arrive(self, target: Host) -> None:
+        self._is_moving[target] = False
+        waiting = self._waiting[target]
+        if waiting:
+            action = waiting.popleft()
+            if not self._broken[target]:
+                target.run(self._lives[target], action)
+            if waiting:
+                self._pump(target)
 
     def break_off(self, by: Host) -> None:
         """Close one end abruptly, or at its process's death. The other end notices after the
