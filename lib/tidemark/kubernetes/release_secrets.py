@@ -8,13 +8,15 @@ import base64
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
 from tidemark.kubernetes.api import MERGE_PATCH, Document, KubernetesApi, KubernetesError
 from tidemark.kubernetes.client_files import Addresses, client_files
 from tidemark.model.ids import WallMs
-from tidemark.runtime.certificate_authority import Authority, Identity
+
+if TYPE_CHECKING:
+    from tidemark.runtime.certificate_authority import Authority
 
 CERTIFICATE_DAYS: Final = 365
 CERTIFICATE, KEY, CA = "tls.crt", "tls.key", "ca.crt"
@@ -150,6 +152,9 @@ class _Keeper(NamedTuple):
         """Keep the authority and what it issues; return its certificate, b"" without any."""
         if not wanted.certificates:
             return b""
+        # Controllers, which read such Secrets too, never need its library.
+        from tidemark.runtime.certificate_authority import Authority, Identity
+
         name = f"{wanted.name}-ca"
         if self.store.read(name) is None:
             made = Authority.create(f"{wanted.name} authority", now_ms).identity
@@ -160,7 +165,7 @@ class _Keeper(NamedTuple):
             self._certificate(f"{wanted.name}-{component}", hosts, authority)
         return kept.certificate
 
-    def _certificate(self, subject: str, hosts: Sequence[str], authority: Authority) -> None:
+    def _certificate(self, subject: str, hosts: Sequence[str], authority: "Authority") -> None:
         name = f"{subject}-tls"
         found = self.store.read(name)
         if found is not None and not authority.is_due(found.get(CERTIFICATE, b""), hosts):

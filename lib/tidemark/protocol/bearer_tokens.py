@@ -2,16 +2,19 @@
 
 Only algorithms with a public key are accepted, and a token is checked with the key that it names: a
 token without a signature, and one signed with the public key as a shared secret, fail.
+
+The libraries are loaded with the first key set: they take 9 MB, which a service without such logins
+does not need.
 """
 
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from joserfc import jws, jwt
-from joserfc.errors import JoseError
-from joserfc.jwk import ECKey, Key, KeySet, OKPKey, RSAKey
+if TYPE_CHECKING:
+    from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
+    from joserfc.jwt import JWTClaimsRegistry
 
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519",
@@ -53,12 +56,15 @@ class VerifiedToken(NamedTuple):
     expires_at_s: float
 
 
-Keys = Mapping[str, Key]
+Keys = Mapping[str, "Key"]
 """Public keys by their id."""
 
 
 def read_keys(document: bytes) -> Keys:
     """Return the public keys of a JSON web key set (RFC 7517). Raises KeySetError."""
+    from joserfc.errors import JoseError
+    from joserfc.jwk import KeySet
+
     try:
         found = json.loads(document)["keys"]
         if not isinstance(found, list) or len(found) > KEYS_MAX:
@@ -74,6 +80,9 @@ def read_keys(document: bytes) -> Keys:
 
 def verify(token: str, keys: Keys, rules: TokenRules, now_s: float) -> VerifiedToken:
     """Check signature and claims. Raises BearerError; UnknownKeyError if the key is not known."""
+    from joserfc import jws, jwt
+    from joserfc.errors import JoseError
+
     if len(token) > TOKEN_BYTES_MAX:
         raise BearerError(f"a token of {len(token)} bytes")
     assert set(rules.algorithms) <= set(ALGORITHMS), "checked by the configuration"
@@ -92,11 +101,11 @@ def verify(token: str, keys: Keys, rules: TokenRules, now_s: float) -> VerifiedT
     return VerifiedToken(user, float(expires_at_s))
 
 
-def _as_library(key: Key) -> RSAKey | ECKey | OKPKey:
+def _as_library(key: "Key") -> "RSAKey | ECKey | OKPKey":
     return cast("RSAKey | ECKey | OKPKey", key)
 
 
-def _key_for(header: Mapping[str, Any], keys: Keys, rules: TokenRules) -> Key:
+def _key_for(header: Mapping[str, Any], keys: Keys, rules: TokenRules) -> "Key":
     """Return the key that a token names; without a name, the only one."""
     if header.get("alg") not in rules.algorithms:
         raise BearerError(f"the algorithm {header.get('alg')!r} is not allowed")
@@ -108,8 +117,10 @@ def _key_for(header: Mapping[str, Any], keys: Keys, rules: TokenRules) -> Key:
     return keys[key_id]
 
 
-def _registry(rules: TokenRules, now_s: float) -> jwt.JWTClaimsRegistry:
-    return jwt.JWTClaimsRegistry(
+def _registry(rules: TokenRules, now_s: float) -> "JWTClaimsRegistry":
+    from joserfc.jwt import JWTClaimsRegistry
+
+    return JWTClaimsRegistry(
         now=int(now_s),
         leeway=rules.skew_s,
         iss={"essential": True, "value": rules.issuer},

@@ -1,9 +1,12 @@
-"""Principals of peers with mutual TLS, from the certificate that the handshake verified."""
+"""Principals of peers with mutual TLS, from the certificate that the handshake verified.
+
+The library that reads it is loaded with the first one: a service without mutual TLS has no need of
+its 8 MB.
+"""
 
 import ssl
-from collections.abc import Callable, Iterable
-
-from cryptography import x509
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from tidemark.model.authorization import ANONYMOUS
 from tidemark.protocol.principal_mapping import (
@@ -13,6 +16,9 @@ from tidemark.protocol.principal_mapping import (
     java_name,
 )
 
+if TYPE_CHECKING:
+    from cryptography import x509
+
 
 def principal_of(connection: ssl.SSLObject | ssl.SSLSocket | None, mapper: PrincipalMapper) -> str:
     """Return ``User:`` and the mapped name; ANONYMOUS without a certificate. Raises
@@ -21,17 +27,18 @@ def principal_of(connection: ssl.SSLObject | ssl.SSLSocket | None, mapper: Princ
     certificate = None if connection is None else connection.getpeercert(binary_form=True)
     if not certificate:
         return ANONYMOUS
-    return _principal(x509.load_der_x509_certificate, certificate, mapper)
+    return _principal(certificate, mapper, is_pem=False)
 
 
 def principal_of_pem(certificate: bytes, mapper: PrincipalMapper) -> str:
     """Return ``User:`` and the mapped name of a certificate in PEM. Raises NoPrincipalError."""
-    return _principal(x509.load_pem_x509_certificate, certificate, mapper)
+    return _principal(certificate, mapper, is_pem=True)
 
 
-def _principal(
-    load: Callable[[bytes], x509.Certificate], certificate: bytes, mapper: PrincipalMapper
-) -> str:
+def _principal(certificate: bytes, mapper: PrincipalMapper, *, is_pem: bool) -> str:
+    from cryptography import x509
+
+    load = x509.load_pem_x509_certificate if is_pem else x509.load_der_x509_certificate
     try:
         subject = load(certificate).subject
         levels = [_attributes(level) for level in subject.rdns]
@@ -40,7 +47,7 @@ def _principal(
     return f"User:{mapper.name_of(java_name(levels))}"
 
 
-def _attributes(level: Iterable[x509.NameAttribute[str | bytes]]) -> list[NameAttribute]:
+def _attributes(level: "Iterable[x509.NameAttribute[str | bytes]]") -> list[NameAttribute]:
     return [
         NameAttribute(
             one.oid.dotted_string,
@@ -51,8 +58,10 @@ def _attributes(level: Iterable[x509.NameAttribute[str | bytes]]) -> list[NameAt
     ]
 
 
-def _value_of(one: x509.NameAttribute[str | bytes]) -> bytes:
+def _value_of(one: "x509.NameAttribute[str | bytes]") -> bytes:
     """Return the value's encoding: that of a name is SEQUENCE { SET { SEQUENCE { OID, value }}}."""
+    from cryptography import x509
+
     encoded = x509.Name([one]).public_bytes()
     for _ in range(3):
         encoded = encoded[_header_bytes(encoded) :]
