@@ -138,10 +138,7 @@ class SendQueue:
             return
         self.sent_bytes += sent
         if sent < len(data):
-            rest = memoryview(data)[sent:]
-            self._queue.append(rest)
-            self.queued_bytes += len(rest)
-            self._watch()
+            self._keep(memoryview(data)[sent:])
 
     def send_parts(self, parts: Sequence[Part]) -> None:
         """Queue bytes and slices (file, position, length), in order; send as much as possible."""
@@ -185,7 +182,10 @@ class SendQueue:
         if sent == sum(map(len, pieces)):
             self._on_drained()
             return
-        rest = memoryview(b"".join(pieces))[sent:]
+        self._keep(memoryview(b"".join(pieces))[sent:])
+
+    def _keep(self, rest: memoryview) -> None:
+        """Queue what the socket did not take until it takes more."""
         self._queue.append(rest)
         self.queued_bytes += len(rest)
         self._watch()
