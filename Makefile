@@ -121,7 +121,7 @@ compiled: setup ## the same source with its hot modules compiled by mypyc (needs
 	PYTHONPATH=tools $(BIN)/python -m compiled
 
 compiled-test: setup ## end-to-end and chaos tests with the compiled modules: make compiled-test ARGS=-x
-	COMPILED=1 PYTHONPATH=tools $(BIN)/python -m compiled $(BIN)/pytest -q -n 2 --dist loadfile tests/e2e $(ARGS)
+	COMPILED=1 PYTHONPATH=tools $(BIN)/python -m compiled $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/e2e $(ARGS)
 	PYTHONPATH=tools $(BIN)/python -m compiled $(BIN)/pytest -q tests/chaos
 
 images: setup ## container images of the services (compiled: needs gcc), ZooKeeper and Spark: make images ARGS=--pure

@@ -11,6 +11,7 @@ from typing import Final
 
 import progress
 import pytest
+import worker_groups
 from hypothesis import HealthCheck, settings
 
 QUICK: Final = bool(os.environ.get("QUICK"))
@@ -33,6 +34,11 @@ gc.set_threshold(50_000, 20, 20)
 # programs that a test interrupts would not notice.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests that share what is dear to start run together."""
+    worker_groups.begin(config)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

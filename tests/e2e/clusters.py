@@ -10,6 +10,7 @@ from typing import Protocol
 
 import pytest
 from e2e.bounded_librdkafka import bound_librdkafka
+from e2e.shared_zookeeper import layout_on_free_ports
 from tidemark.cli.dev.cluster import Config, DevCluster
 from tidemark.cli.dev.layout import HOST, Layout
 from tidemark.cli.failure import CommandError
@@ -108,6 +109,7 @@ class StartCluster(Protocol):
         txn_coordinators: int = 0,
         share_coordinators: int = 0,
         overrides: Mapping[str, Config] | None = None,
+        has_own_zookeeper: bool = False,
     ) -> Cluster: ...
 
 
@@ -120,9 +122,13 @@ def started_cluster(
     share_coordinators: int = 0,
     has_prometheus: bool = False,
     overrides: Mapping[str, Config] | None = None,
+    has_own_zookeeper: bool = False,
 ) -> Cluster:
-    """A cluster that is well; the caller ends it."""
-    layout = Layout.on_free_ports(
+    """A cluster that is well; the caller ends it. ``has_own_zookeeper``: ZooKeeper is one of its
+    processes, which a test may hurt.
+    """
+    make_layout = Layout.on_free_ports if has_own_zookeeper else layout_on_free_ports
+    layout = make_layout(
         directory,
         brokers=brokers,
         controllers=controllers,
@@ -140,7 +146,7 @@ def started_cluster(
     return cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def cluster_defaults() -> Mapping[str, Config]:
     """Configuration of every cluster that ``start_cluster`` starts; a folder may have its own."""
     return {}
@@ -159,6 +165,7 @@ def start_cluster(tmp_path: Path, cluster_defaults: Mapping[str, Config]) -> Ite
             txn_coordinators: int = 0,
             share_coordinators: int = 0,
             overrides: Mapping[str, Config] | None = None,
+            has_own_zookeeper: bool = False,
         ) -> Cluster:
             own = started_cluster(
                 tmp_path / f"cluster-{next(numbers)}",
@@ -167,6 +174,7 @@ def start_cluster(tmp_path: Path, cluster_defaults: Mapping[str, Config]) -> Ite
                 txn_coordinators=txn_coordinators,
                 share_coordinators=share_coordinators,
                 overrides={**cluster_defaults, **(overrides or {})},
+                has_own_zookeeper=has_own_zookeeper,
             )
             ending.callback(own.end)
             return own

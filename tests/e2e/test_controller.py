@@ -30,7 +30,7 @@ from tidemark_wire.v1 import controller_pb2 as pb
 from tidemark_wire.v1 import controller_pb2_grpc
 from waiting import PATIENCE_MS, cpu_s
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from e2e.share_wire import REJECT
 from e2e.step_faults import Faults
 from waiting import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.long]
 
 STEPS = [f"share-letters-{step}" for step in Step if step is not Step.ABORT]
 STEPS += [f"share-letters-{Step.COMMIT}-done"]

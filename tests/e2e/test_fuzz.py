@@ -32,7 +32,7 @@ from tidemark.kafka.headers import request_header
 from tidemark.model.topics import INTERNAL_TOPICS
 from waiting import PATIENCE_S, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.long]
 
 SEED: Final = int(os.environ.get("SEED") or 20_261_121)
 FRAMES: Final = int(os.environ.get("FRAMES") or 50_000)

@@ -158,8 +158,9 @@ def crash(cluster: Cluster, name: str) -> None:
 
 @pytest.fixture
 def long_lived(start_cluster: StartCluster) -> Cluster:
-    kinds = {"controllers": 2, "txn_coordinators": 2, "share_coordinators": 2}
-    return start_cluster(overrides=LONG_SESSIONS, **kinds)
+    return start_cluster(
+        controllers=2, txn_coordinators=2, share_coordinators=2, overrides=LONG_SESSIONS
+    )
 
 
 def live_znodes(cluster: Cluster) -> dict[str, str]:
@@ -220,7 +221,7 @@ def wait_other_controller(cluster: Cluster, former: str) -> str:
 
 
 def test_signals_are_ignored_once_the_service_has_ended(start_cluster: StartCluster) -> None:
-    cluster = start_cluster()
+    cluster = start_cluster(has_own_zookeeper=True)
     supervisor = supervisor_of(cluster, "broker-1")
     cluster.kill("zookeeper")
     cluster.kill("broker-1")

@@ -10,10 +10,11 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from e2e.clusters import START_SECONDS, Cluster
+from e2e.shared_zookeeper import layout_on_free_ports
 from free_ports import free_port
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
-from tidemark.cli.dev.layout import HOST, Layout
+from tidemark.cli.dev.layout import HOST
 from waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -40,7 +41,7 @@ def files(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def client(tmp_path: Path, files: dict[str, str]) -> Iterator[Client]:
     """What librdkafka is told to get in, at a third listener beside the cluster's usual two."""
-    layout = Layout.on_free_ports(tmp_path / "cluster", brokers=1, controllers=1)
+    layout = layout_on_free_ports(tmp_path / "cluster", brokers=1, controllers=1)
     ports = layout.member("broker-1").ports
     port = free_port()
     listeners = {"CLIENT": ports["client"], "INTERNAL": ports["internal"], "SECURE": port}

@@ -167,7 +167,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     shared.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def cluster_defaults() -> Mapping[str, Config]:
     """Short intervals."""
     return QUICK

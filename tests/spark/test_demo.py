@@ -13,12 +13,12 @@ from waiting import COMMAND_S
 TOOLS = Path(__file__).parents[2] / "tools"
 RECORDS = 2_000
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture
 def cluster(start_cluster: StartCluster) -> Cluster:
-    return start_cluster(brokers=2, txn_coordinators=1)
+    return start_cluster(brokers=2, txn_coordinators=1, has_own_zookeeper=True)
 
 
 @pytest.fixture(scope="module")

@@ -36,3 +36,12 @@ def process_is_left_as_it_was() -> Iterator[None]:
     after = _process_state()
     changed = {name: (before[name], after[name]) for name in before if after[name] != before[name]}
     assert not changed, "a test that runs later would see this"
+
+
+@pytest.fixture
+def signals_restored() -> Iterator[None]:
+    """A service that has run leaves the signals without handlers, also those that pytest had."""
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -42,6 +42,8 @@ _BACKLOG: Final = 128
 _CONNECTIONS_MAX: Final = 256
 _HEAD_S = 10.0
 """Time for the head of a request, from its first byte or from the begin of the connection."""
+_KEEP_ALIVE_S = 30
+"""Time from an answer until the next request has arrived."""
 _PLAIN: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
 
@@ -193,7 +195,7 @@ class HttpServer:
             ws="none",
             backlog=_BACKLOG,
             limit_concurrency=_CONNECTIONS_MAX,
-            timeout_keep_alive=30,
+            timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=self._drain_seconds,
             **self._with_tls(),
         )

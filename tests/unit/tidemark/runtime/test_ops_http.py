@@ -141,6 +141,7 @@ def test_slow_handshake_a_client_that_completes_no_request_is_disconnected(
     sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidemark.runtime.ops_http._HEAD_S", 0.05)
+    monkeypatch.setattr("tidemark.runtime.ops_http._KEEP_ALIVE_S", 1)
 
     async def main() -> bytes:
         async with OpsServer("127.0.0.1:0", Metrics("b").registry, ready=lambda: None) as server:

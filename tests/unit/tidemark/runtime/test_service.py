@@ -9,6 +9,8 @@ from tidemark.runtime.service import ServiceError, ServiceMain, run_service
 from tidemark.storage.disk import DiskError
 from waiting import PATIENCE_MS
 
+pytestmark = pytest.mark.usefixtures("signals_restored")
+
 
 def run(main: ServiceMain, *, shutdown_deadline_ms: int = PATIENCE_MS) -> ExitCode:
     return asyncio.run(run_service(main, shutdown_deadline_ms=shutdown_deadline_ms))

@@ -57,6 +57,7 @@ def test_a_loop_has_all_its_threads_at_once() -> None:
         runner.run(main())
 
 
+@pytest.mark.usefixtures("signals_restored")
 def test_a_service_without_its_threads_does_not_start() -> None:
     async def main(_: asyncio.Event) -> None:
         with no_thread_left():
