@@ -34,7 +34,7 @@ $(VENV)/.installed: requirements/dev.txt tools/venv_paths.py lib/pyproject.toml 
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e lib -e services/broker -e services/controller -e services/txn-coordinator -e services/share-coordinator -e spark-jobs
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --config-setting editable_mode=compat -e lib -e services/broker -e services/controller -e services/txn-coordinator -e services/share-coordinator -e spark-jobs
 	$(BIN)/python tools/venv_paths.py
 	touch $@
 

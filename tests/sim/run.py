@@ -122,6 +122,21 @@ def _frames(found: BaseException) -> str:
     return "".join(traceback.format_tb(found.__traceback__)[-6:]).rstrip()
 
 
+def unreached(
+    wanted: Iterable[str], seeds: Iterable[int], reached_by: Callable[[int], Collection[str]]
+) -> list[str]:
+    """What no seed reaches, in order; [] with the seed that reaches the last, which is the last to
+    run. A test names first the seeds that once reached everything.
+    """
+    left = list(wanted)
+    for seed in seeds:
+        reached = reached_by(seed)
+        left = [what for what in left if what not in reached]
+        if not left:
+            break
+    return left
+
+
 def seeds_that_failed(path: Path = SEEDS_THAT_FAILED) -> list[int]:
     """Return the seeds of seeds.txt: one per line, followed by its finding."""
     lines = path.read_text().splitlines()

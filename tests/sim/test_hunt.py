@@ -5,6 +5,7 @@ from pathlib import Path
 from sim.cluster import mutations, share_mutations, txn_mutations
 from sim.hunt import FOUND_AT, SEEDS_UNTIL_FOUND, last_findings, seeds_to_try, write
 from sim.mutations import MUTATIONS
+from sim.run import unreached
 
 RESULTS = """<testsuites><testsuite>
 <testcase classname="tests.sim.cluster.test_txn" name="test_the_simulator_finds[drops a marker]">
@@ -44,3 +45,15 @@ def test_the_file_names_mutations_that_exist() -> None:
     }
     unknown = [row for row in last_findings(FOUND_AT) if row[1] not in worlds[row[0]]]
     assert unknown == []
+
+
+def test_seeds_run_until_everything_is_reached() -> None:
+    ran: list[int] = []
+
+    def reached(seed: int) -> set[str]:
+        ran.append(seed)
+        return {"a cut"} if seed % 2 else {"a kill", "a move"}
+
+    assert unreached(["a cut", "a kill"], range(1, 9), reached) == []
+    assert ran == [1, 2]
+    assert unreached(["a pause", "a cut", "a rival"], range(3), reached) == ["a pause", "a rival"]

@@ -1,14 +1,13 @@
 """Short seeds, each a reproducible run, and the seeds that once failed."""
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from sim.hunt import FINDING, seeds_to_try
 from sim.mutations import BREAKS, FOUND_BY, MUTATIONS, mutated
-from sim.run import first_broken, run_seed, seeds_that_failed
+from sim.run import first_broken, run_seed, seeds_that_failed, unreached
 from sim.simulator import Options
 
 SEEDS = 1_000
@@ -57,10 +56,8 @@ def test_a_seed_that_once_failed_holds(seed: int) -> None:
 
 
 def test_the_runs_reach_what_they_are_for() -> None:
-    seen: Counter[str] = Counter()
-    for seed in range(1_000, 1_030):
-        seen += run_seed(seed, SHORT).seen
-    assert [what for what in REACHED if not seen[what]] == []
+    seeds = range(1_000, 1_030)
+    assert unreached(REACHED, seeds, lambda seed: run_seed(seed, SHORT).seen) == []
 
 
 def test_a_seed_is_the_same_run_each_time(capsys: pytest.CaptureFixture[str]) -> None:
