@@ -53,7 +53,7 @@ MODULES = {
     "test_f": "def test_it(): pass",
 }
 
-BY_GROUPS = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+BY_GROUPS = ("--dist", "loadfile", "--no-loadscope-reorder")
 
 
 @pytest.fixture(scope="module")
@@ -96,20 +96,18 @@ def test_what_tests_share_ends_with_the_last_of_them(suite: Path, tmp_path: Path
     assert lines.count("alone cluster begins") == 1
 
 
-def test_tests_that_share_something_run_in_one_worker_and_first(
-    suite: Path, tmp_path: Path
-) -> None:
-    lines = lines_of(
-        suite, tmp_path / "record", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"
-    )
-    of_module = {line.split()[1]: line.split()[0] for line in lines if line.endswith("begins")}
-    assert lines.count(f"{of_module['cluster']} cluster ends") == 1
-    assert of_module["test_b.py"] == of_module["test_e.py"] == of_module["cluster"]
-    assert of_module.keys() >= {f"{name}.py" for name in MODULES}
-    begun = [line for line in lines if line.endswith("begins")]
-    assert begun.index(f"{of_module['test_d.py']} test_d.py begins") < begun.index(
-        f"{of_module['test_f.py']} test_f.py begins"
-    )
+def test_tests_that_share_something_run_in_one_worker(suite: Path, tmp_path: Path) -> None:
+    lines = lines_of(suite, tmp_path / "record", "-n", "2", *BY_GROUPS)
+    worker_of = {line.split()[1]: line.split()[0] for line in lines if line.endswith("begins")}
+    assert lines.count(f"{worker_of['cluster']} cluster ends") == 1
+    assert worker_of["test_b.py"] == worker_of["test_e.py"] == worker_of["cluster"]
+    assert worker_of.keys() >= {f"{name}.py" for name in MODULES}
+
+
+def test_groups_begin_first_and_then_what_takes_long(suite: Path, tmp_path: Path) -> None:
+    lines = lines_of(suite, tmp_path / "record", "-n", "1", *BY_GROUPS)
+    begun = [line.split()[1] for line in lines if line.endswith(".py begins")]
+    assert begun == [f"test_{name}.py" for name in "becdaf"]
 
 
 @pytest.mark.parametrize(
