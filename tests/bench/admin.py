@@ -116,6 +116,7 @@ def filled(directory: Path) -> Iterator[Cluster]:
         txn_coordinators=1,
         share_coordinators=1,
         overrides={"broker": quick, "controller": {"rest.rate.per.second": 100_000}},
+        has_own_zookeeper=True,
     )
     try:
         with sync.Admin(cluster.kafka(), request_timeout_ms=_WAIT_S * 1_000) as admin:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pytest
 from e2e.bounded_librdkafka import bound_librdkafka
-from e2e.shared_zookeeper import layout_on_free_ports
+from e2e.shared_zookeeper import with_shared_zookeeper
 from tidemark.cli.dev.cluster import Config, DevCluster
 from tidemark.cli.dev.layout import HOST, Layout
 from tidemark.cli.failure import CommandError
@@ -127,8 +127,7 @@ def started_cluster(
     """A cluster that is well; the caller ends it. ``has_own_zookeeper``: ZooKeeper is one of its
     processes, which a test may hurt.
     """
-    make_layout = Layout.on_free_ports if has_own_zookeeper else layout_on_free_ports
-    layout = make_layout(
+    layout = Layout.on_free_ports(
         directory,
         brokers=brokers,
         controllers=controllers,
@@ -136,6 +135,8 @@ def started_cluster(
         share_coordinators=share_coordinators,
         has_prometheus=has_prometheus,
     )
+    if not has_own_zookeeper:
+        layout = with_shared_zookeeper(layout)
     cluster = Cluster(layout, overrides=overrides)
     try:
         cluster.start(START_SECONDS)

@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from e2e.clusters import Cluster
 from e2e.kafka_wire import Wire, batch, end_of
 from e2e.processes import paused
-from e2e.shared_zookeeper import layout_on_free_ports
+from e2e.shared_zookeeper import with_shared_zookeeper
 from tidemark.cli.dev.layout import Layout
 from tidemark.codec.record_batch import BatchHeader, crc_matches, iterate_headers
 from tidemark.codec.records import read_records
@@ -137,8 +137,8 @@ class OneBroker(Cluster):
 @contextmanager
 def one_broker(directory: Path) -> Iterator[OneBroker]:
     """A running OneBroker under ``directory``; every process ends with the block."""
-    layout = layout_on_free_ports(directory)
-    cluster = OneBroker(layout)
+    layout = Layout.on_free_ports(directory, brokers=1, controllers=1)
+    cluster = OneBroker(with_shared_zookeeper(layout))
     try:
         cluster.start()
         yield cluster

@@ -42,23 +42,7 @@ def shared_zookeeper() -> RunningZookeeper:
     return ending.enter_context(running_zookeeper(Path(directory)))
 
 
-def layout_on_free_ports(
-    directory: Path,
-    *,
-    brokers: int = 1,
-    controllers: int = 1,
-    txn_coordinators: int = 0,
-    share_coordinators: int = 0,
-    has_prometheus: bool = False,
-) -> ChrootLayout:
-    """A cluster that uses the shared ZooKeeper, with a block of free ports."""
-    own = Layout.on_free_ports(
-        directory,
-        brokers=brokers,
-        controllers=controllers,
-        txn_coordinators=txn_coordinators,
-        share_coordinators=share_coordinators,
-        has_prometheus=has_prometheus,
-    )
+def with_shared_zookeeper(layout: Layout) -> ChrootLayout:
+    """The same cluster, without a ZooKeeper of its own."""
     chroot = f"/tidemark-{uuid.uuid4().hex}"
-    return ChrootLayout(own.directory, own.shape, f"{shared_zookeeper().connect}{chroot}")
+    return ChrootLayout(layout.directory, layout.shape, f"{shared_zookeeper().connect}{chroot}")

@@ -13,9 +13,10 @@ import pytest
 from e2e.clusters import START_SECONDS, STOP_SECONDS
 from e2e.command_line import COMMAND, Cli
 from e2e.processes import running
-from e2e.shared_zookeeper import layout_on_free_ports
+from e2e.shared_zookeeper import with_shared_zookeeper
 from search_queries import search_queries
 from tidemark.cli.dev.cluster import DevCluster
+from tidemark.cli.dev.layout import Layout
 from tidemark.runtime.exit_codes import ExitCode
 from waiting import PATIENCE_S, wait_for
 
@@ -25,7 +26,8 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
     directory = tmp_path_factory.mktemp("cluster")
-    cluster = DevCluster(layout_on_free_ports(directory, brokers=2, controllers=1))
+    layout = Layout.on_free_ports(directory, brokers=2, controllers=1)
+    cluster = DevCluster(with_shared_zookeeper(layout))
     try:
         cluster.start(START_SECONDS)
         yield cluster

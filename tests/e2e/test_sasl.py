@@ -36,10 +36,10 @@ from e2e.command_line import Cli
 from e2e.identity_provider import IdentityProvider, TokenProvider, identity_provider
 from e2e.load import under_load
 from e2e.secrets_seen import shown
-from e2e.shared_zookeeper import layout_on_free_ports
+from e2e.shared_zookeeper import with_shared_zookeeper
 from free_ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
-from tidemark.cli.dev.layout import HOST
+from tidemark.cli.dev.layout import HOST, Layout
 from tidemark.client import sync
 from tidemark.client.errors import AuthenticationError, ConnectionLostError
 from tidemark.kafka.apis import ApiKey
@@ -139,7 +139,7 @@ def doors(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) 
     locked = BestAvailableEncryption(KEY_PASSWORD.encode())
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked)
     Path(paths["key"]).write_bytes(pem)
-    layout = layout_on_free_ports(directory / "cluster", brokers=1, controllers=1)
+    layout = Layout.on_free_ports(directory / "cluster", brokers=1, controllers=1)
     own = layout.member("broker-1").ports
     ports = {"CLIENT": own["client"], "INTERNAL": own["internal"]}
     ports |= {"SAFE": free_port(), "TLS": free_port()}
@@ -163,7 +163,9 @@ def doors(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) 
     first_users = directory / "users"
     first_users.write_text(f"# The super user.\n{FIRST_USER}:{PASSWORD}\n")
     controller = {"initial.users.file": str(first_users)}
-    cluster = Cluster(layout, overrides={"broker": keys, "controller": controller})
+    cluster = Cluster(
+        with_shared_zookeeper(layout), overrides={"broker": keys, "controller": controller}
+    )
     try:
         cluster.start(START_SECONDS)
         yield Doors(cluster, ports, paths["ca"])

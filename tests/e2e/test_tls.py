@@ -10,11 +10,11 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from e2e.clusters import START_SECONDS, Cluster
-from e2e.shared_zookeeper import layout_on_free_ports
+from e2e.shared_zookeeper import with_shared_zookeeper
 from free_ports import free_port
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
-from tidemark.cli.dev.layout import HOST
+from tidemark.cli.dev.layout import HOST, Layout
 from waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -41,7 +41,7 @@ def files(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def client(tmp_path: Path, files: dict[str, str]) -> Iterator[Client]:
     """What librdkafka is told to get in, at a third listener beside the cluster's usual two."""
-    layout = layout_on_free_ports(tmp_path / "cluster", brokers=1, controllers=1)
+    layout = Layout.on_free_ports(tmp_path / "cluster", brokers=1, controllers=1)
     ports = layout.member("broker-1").ports
     port = free_port()
     listeners = {"CLIENT": ports["client"], "INTERNAL": ports["internal"], "SECURE": port}
@@ -51,7 +51,7 @@ def client(tmp_path: Path, files: dict[str, str]) -> Iterator[Client]:
         "ssl.client.auth": "required",
         **files,
     }
-    cluster = Cluster(layout, overrides={"broker": keys})
+    cluster = Cluster(with_shared_zookeeper(layout), overrides={"broker": keys})
     try:
         cluster.start(START_SECONDS)
         yield {"bootstrap.servers": f"{HOST}:{port}", "security.protocol": "ssl", **files}

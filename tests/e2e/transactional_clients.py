@@ -13,8 +13,9 @@ import confluent_kafka
 import confluent_kafka.admin
 from confluent_kafka import TopicPartition
 from e2e.clusters import START_SECONDS, Cluster
-from e2e.shared_zookeeper import layout_on_free_ports
+from e2e.shared_zookeeper import with_shared_zookeeper
 from tidemark.cli.dev.cluster import Config
+from tidemark.cli.dev.layout import Layout
 from tidemark.client import Consumer
 from waiting import PATIENCE_S, wait_for
 
@@ -32,10 +33,10 @@ def transactional_cluster(
     overrides: Mapping[str, Config] | None = None,
 ) -> Iterator[Cluster]:
     """One controller, ended with the block."""
-    layout = layout_on_free_ports(
+    layout = Layout.on_free_ports(
         directory, brokers=brokers, controllers=1, txn_coordinators=txn_coordinators
     )
-    cluster = Cluster(layout, overrides=overrides)
+    cluster = Cluster(with_shared_zookeeper(layout), overrides=overrides)
     try:
         cluster.start(START_SECONDS)
         yield cluster
