@@ -6,6 +6,7 @@ than they cost it.
 import atexit
 import contextlib
 import functools
+import shutil
 import tempfile
 import uuid
 from dataclasses import dataclass
@@ -38,8 +39,9 @@ def shared_zookeeper() -> RunningZookeeper:
     """The server. It starts with the first cluster and ends with this process."""
     ending = contextlib.ExitStack()
     atexit.register(ending.close)
-    directory = ending.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-zookeeper-"))
-    return ending.enter_context(running_zookeeper(Path(directory)))
+    directory = Path(tempfile.mkdtemp(prefix="tidemark-zookeeper-"))
+    ending.callback(shutil.rmtree, directory)
+    return ending.enter_context(running_zookeeper(directory))
 
 
 def with_shared_zookeeper(layout: Layout) -> ChrootLayout:
