@@ -99,11 +99,16 @@ async def copier(cluster: Cluster, topic_name: Name, *, records: int) -> AsyncIt
 
 
 async def committed(cluster: Cluster, topic: str) -> list[bytes]:
-    """Values in a topic, as read_committed consumers see them."""
-    settings: dict[str, Any] = {"isolation_level": "read_committed", **QUICK}
-    async with Consumer(cluster.kafka(), auto_offset_reset="earliest", **settings) as reader:
+    """Values in a topic, as read_committed consumers see them once every transaction has ended: a
+    commit is answered before its markers are written.
+    """
+    settings: dict[str, Any] = {"auto_offset_reset": "earliest", **QUICK}
+    async with (
+        Consumer(cluster.kafka(), **settings) as of_all,
+        Consumer(cluster.kafka(), isolation_level="read_committed", **settings) as reader,
+    ):
         (partition,) = await reader.assign_topic(topic)
-        end = (await reader.end_offsets([partition]))[partition]
+        end = (await of_all.end_offsets([partition]))[partition]
         got: list[bytes] = []
         async with patience():
             while await reader.position(partition) < end:
