@@ -300,13 +300,20 @@ class Cleaning:
         return (TopicPartition(*one) for one in self._table.by_name)
 
     def segments_of(self, topic_partition: TopicPartition) -> Iterator[ScrubSegment]:
-        """Return rolled segments, whole. The active one is checked once it is rolled."""
+        """Return rolled segments, whole; nothing of a log whose time indexes cannot be read. The
+        active segment is checked once it is rolled.
+        """
         hosted = self._table.by_name.get(topic_partition)
         if hosted is None or hosted.log.is_one_segment:  # nearly all
             return
         if hosted.manager.fenced is not None or hosted.log.damage is not None:
             return
-        for one in hosted.log.segments():
+        try:
+            segments = hosted.log.segments()
+        except DiskError as failure:
+            self._disks.fence_directory(hosted.manager, failure)
+            return
+        for one in segments:
             if not one.active:
                 yield ScrubSegment.of(topic_partition, one)
 

@@ -11,6 +11,7 @@ from broker.storage import checkpoint
 from broker.storage.compaction import CHECKPOINT_NAME, CleaningResult
 from broker.storage.log_manager import LogManager
 from broker.storage.scrubber import Scrubber, ScrubTask
+from broker.storage.segment import UNKNOWN_TIMESTAMP
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.worker_pool import JobTooLargeError, WorkerDiedError, WorkerPool
 from tidemark.storage.disk import DiskError, ExhaustedError
@@ -149,6 +150,30 @@ def test_a_segment_that_was_cut_under_the_scrubber_is_not_damaged(is_cut: bool) 
         world.disks[0].flip_bit(task.segment.path, task.segment.end - 1)
     asyncio.run(scrubbing._scrub_one(scrubber, task))
     assert (world.hosted().log.damage is None) == is_cut
+
+
+def without_timestamps(world: World) -> World:
+    """As after a start: the largest timestamps are in files that nobody has opened."""
+    for segment in world.hosted().log._segments.segments:
+        segment.max_timestamp = UNKNOWN_TIMESTAMP
+    return world
+
+
+def test_a_time_index_that_cannot_be_read_fails_its_disk_and_not_the_scrubber() -> None:
+    world = without_timestamps(rolled())
+    world.disks[0].reads_fail = True
+    assert Scrubber(bytes_per_second=1).next_task(cleaning(world), 0) is None
+    assert world.parts.partitions.disks.log_managers[0].failure is not None
+
+
+def test_without_a_descriptor_the_scrubber_leaves_a_log_for_its_next_pass() -> None:
+    world = without_timestamps(rolled())
+    scrubbing, scrubber = cleaning(world), Scrubber(bytes_per_second=1)
+    world.disks[0].exhausted = True
+    assert scrubber.next_task(scrubbing, 0) is None
+    world.disks[0].exhausted = False
+    assert scrubber.next_task(scrubbing, scrubber.pause_ms(0)) is not None
+    assert world.parts.partitions.disks.log_managers[0].failure is None
 
 
 def test_segments_are_scrubbed_at_the_rate_and_not_one_a_second(
