@@ -31,6 +31,10 @@ BATCH_BYTES: Final = 1_000_000
 RATIO_MAX: Final = 1.6
 READERS: Final = 8
 """Members that read whole batches of one group, each with a partition of its own."""
+BATCHES: Final = 4
+"""Of a request that takes several. Those that it accepts and those that it acquires both fit into
+the window of a share-partition.
+"""
 MEMBERS: Final = 32
 """Of one group, each with a partition of its own."""
 RANGE: Final = 100
@@ -63,13 +67,16 @@ def whole_batches(
     under_test: ShareUnderTest, floor_directory: Path, *, total: int, runs: int, group: str
 ) -> list[Row]:
     """CPU of the broker for each GB: plain fetches of 1 MB batches, and the same batches acquired
-    and accepted, one by one; by one member, by several of one group, and in the order of keys.
-    Behind them the floors, whose directory is ``floor_directory``.
+    and accepted, one or several a request; by one member, by several of one group, and in the
+    order of keys. Behind those of one batch a request the floors, whose directory is
+    ``floor_directory``.
     """
     rows = []
     floor_directory.mkdir()
-    for readers, keyed in ((1, False), (READERS, False), (1, True)):
-        whole = Whole(under_test, readers, total, keyed=keyed)
+    kinds = [(readers, batches, False) for batches in (1, BATCHES) for readers in (1, READERS)]
+    kinds.append((1, 1, True))
+    for readers, batches, keyed in kinds:
+        whole = Whole(under_test, readers, batches, total, keyed=keyed)
         order = {"share_record_order": "key"} if keyed else {}
         whole.share_fetches(order)  # a warm-up
         plain, shared = [], []
@@ -78,7 +85,7 @@ def whole_batches(
             shared.append(whole.share_fetches(order))
         floor = {key: statistics.median(one[key] for one in plain) for key in plain[0]}
         ours = {key: statistics.median(one[key] for one in shared) for key in shared[0]}
-        name = f"1 MB batches accepted whole, members: {readers}"
+        name = f"1 MB batches accepted whole, members: {readers}, a request: {batches}"
         made = Row(
             group,
             name + (", order by key" if keyed else ""),
@@ -95,6 +102,7 @@ def whole_batches(
         rows.append(made)
         if not keyed:
             made.bound, made.held = f"ratio <={RATIO_MAX}", made.ratio <= RATIO_MAX
+        if not keyed and batches == 1:
             shutil.copyfile(under_test.segments(whole.topic)[0], floor_directory / "floor.log")
             gathered = max(1, round(ours["requests_a_write"]))
             rows += floors(floor_directory, readers, gathered, total=total, runs=runs, group=group)
@@ -137,9 +145,9 @@ def floors(
     return rows
 
 
-def batch_plan(port: int, topic: str, total: int, readers: int) -> Plan:
-    """Readers that fetch one batch a request, each of a partition of its own."""
-    plan = fetch_plan(port, topic, BATCH_BYTES, total, readers)
+def batch_plan(port: int, topic: str, total: int, readers: int, batches: int = 1) -> Plan:
+    """Readers that fetch so many batches a request, each of a partition of its own."""
+    plan = fetch_plan(port, topic, batches * BATCH_BYTES, total, readers)
     plan.batch_bytes = BATCH_BYTES
     plan.partitions = readers
     return plan
@@ -149,28 +157,32 @@ class Whole:
     """A topic of 1 MB batches, with a partition for each reader."""
 
     def __init__(
-        self, under_test: ShareUnderTest, readers: int, total: int, *, keyed: bool
+        self, under_test: ShareUnderTest, readers: int, batches: int, total: int, *, keyed: bool
     ) -> None:
-        self.topic = f"whole-{readers}-{keyed}"
+        self.topic = f"whole-{readers}-{batches}-{keyed}"
         self._under_test = under_test
         self._readers = readers
-        self._total = total
-        self._count = total // BATCH_BYTES // readers
-        """Batches of a partition."""
-        self._records = records_of(batch_of(BATCH_BYTES, keyed=keyed))
+        self._batches = batches
+        self._count = total // BATCH_BYTES // readers // batches
+        """Requests of a reader."""
+        self._total = self._count * readers * batches * BATCH_BYTES
+        self._batch_records = records_of(batch_of(BATCH_BYTES, keyed=keyed))
+        self._records = self._batch_records * batches
+        """Of a request."""
         under_test.create_topic(self.topic, partitions=readers)
-        plan = Plan("produce", under_test.port, self.topic, BATCH_BYTES, total, keyed=keyed)
+        plan = Plan("produce", under_test.port, self.topic, BATCH_BYTES, self._total, keyed=keyed)
         plan.connections = plan.partitions = readers
         measure(plan, under_test.pid)
 
     def plain_fetches(self) -> dict[str, float]:
-        """Of readers that ask for one batch a request."""
-        plan = batch_plan(self._under_test.port, self.topic, self._total, self._readers)
-        plan.batch_records = self._records
+        """Of readers that ask for as many batches a request as the members."""
+        port = self._under_test.port
+        plan = batch_plan(port, self.topic, self._total, self._readers, self._batches)
+        plan.batch_records = self._batch_records
         return figures(plan, self._under_test.pid)
 
     def share_fetches(self, order: dict[str, str]) -> dict[str, float]:
-        """Of members of one group: each request accepts the batch before, and acquires one."""
+        """Of members of one group: each request accepts the batches before, and acquires more."""
         under_test, records = self._under_test, self._records
         group = under_test.group(self.topic, **order)
         members = [under_test.reader(group, self.topic) for _ in range(self._readers)]
@@ -185,7 +197,8 @@ class Whole:
         writes = under_test.writes() - writes
         for member in members:
             member.wire.socket.close()
-        assert size >= (self._count - 1) * self._readers * BATCH_BYTES, "each brings a batch"
+        asked = (self._count - 1) * self._readers * self._batches
+        assert size >= asked * BATCH_BYTES, "each brings all that it asked for"
         return {
             "mb_s": size / seconds / 1e6,
             "cpu_s_per_gb": (broker_after - broker_cpu) / (size / _GB),

@@ -43,6 +43,9 @@ BYTES_MAX: Final = 8 << 20
 WAIT_MS: Final = 30_000
 LOOK_PARTITIONS: Final = 100
 """Share-partitions in one look at them: its answer is no part of the memory that is measured."""
+_SIZE: Final = struct.Struct(">i")
+_ROOM: Final = 1 << 20
+_SKIPPED: Final = memoryview(bytearray(_ROOM))
 _ERROR: Final = struct.Struct(">h")
 _ERROR_AT: Final = 9  # behind correlation id, tags and throttle time
 
@@ -139,10 +142,28 @@ class FastMember(ShareMember):
         self.wire.send(FETCH, VERSION, write_request(FETCH, VERSION, fields))
 
     def end_fetch(self) -> int:
-        """Receive its answer; return its size."""
-        frame = self.wire.receive_frame()
-        self._check(frame)
-        return len(frame)
+        """Receive its answer, of which only the beginning is kept, as in the load of plain fetches;
+        return its size.
+        """
+        head = memoryview(bytearray(_SIZE.size + _ERROR_AT + _ERROR.size))
+        self._receive(head)
+        (size,) = _SIZE.unpack_from(head)
+        self._check(head[_SIZE.size :])
+        left = size + _SIZE.size - len(head)
+        while left:
+            left -= self._receive_some(_SKIPPED[: min(left, _ROOM)])
+        return int(size)
+
+    def _receive(self, into: memoryview) -> None:
+        """Fill ``into``."""
+        while into:
+            into = into[self._receive_some(into) :]
+
+    def _receive_some(self, into: memoryview) -> int:
+        received = self.wire.socket.recv_into(into)
+        if not received:
+            raise EOFError("the broker closed the connection")
+        return received
 
     def accept(self, *batches: Batch, partition: int = 0) -> None:
         """One ShareAcknowledge."""
@@ -158,7 +179,7 @@ class FastMember(ShareMember):
         """Receive its answer."""
         self._check(self.wire.receive_frame())
 
-    def _check(self, frame: bytes) -> None:
+    def _check(self, frame: bytes | memoryview) -> None:
         (code,) = _ERROR.unpack_from(frame, _ERROR_AT)
         assert code == 0, code
         self.epoch += 1

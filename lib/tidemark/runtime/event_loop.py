@@ -34,8 +34,9 @@ def collect_young_garbage_only() -> None:
 
 
 def keep_what_is_loaded() -> None:
-    """Exclude all present objects from later collections, once metadata is loaded. Young
-    collections stay rare because batches create no cycles.
+    """Exclude all present objects from later collections: modules when a service starts, and a
+    broker's metadata once it is loaded. Young collections stay rare because batches create no
+    cycles.
     """
     gc.freeze()
     gc.set_threshold(_YOUNG_MAX_COMPILED if is_compiled() else _YOUNG_MAX, 20, 50)

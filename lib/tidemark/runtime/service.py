@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 import uvloop
 
+from tidemark.runtime.event_loop import keep_what_is_loaded
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.service_config import ServiceConfig, load_or_exit, version
 from tidemark.runtime.telemetry import configure_logging, fields
@@ -52,6 +53,7 @@ def run_process(
     config = load_or_exit(config_class, sys.argv[1:] if argv is None else argv, service=service)
     configure_logging(service, level=config.log_level, log_format=config.log_format)
     _log.info("starting", extra=fields(version=version()))
+    keep_what_is_loaded()
 
     async def main(stop: asyncio.Event) -> None:
         await start_shared_threads()

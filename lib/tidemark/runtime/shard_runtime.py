@@ -14,7 +14,7 @@ the shard creates a new runtime, which loads again.
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -57,7 +57,7 @@ class ShardLog(Protocol):
         """
         ...
 
-    def read(self, end: int) -> AsyncIterator[Buffer]:
+    def read(self, end: int) -> AsyncGenerator[Buffer, None]:
         """Yield whole record batches from the log's start up to ``end`` (exclusive)."""
         ...
 
@@ -178,7 +178,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
             assert self._in_flight_max == 1, "offsets are counted back from the end of an append"
             self._located = shard.located
         end = await self._log.take_over()
-        async with contextlib.aclosing(_closable(self._log.read(end))) as batches:
+        async with contextlib.aclosing(self._log.read(end)) as batches:
             turn_ends = self._clock.now_ms() + LOAD_TURN_MS
             async for batch in batches:
                 self._replay(shard, batch)
@@ -439,9 +439,3 @@ def _build(
         producer_epoch=writer.producer_epoch,
         attributes_extra=TRANSACTIONAL_BIT,
     )
-
-
-async def _closable(batches: AsyncIterator[Buffer]) -> Any:
-    """Wrap an async iterator in an async generator, which can be closed at once."""
-    async for batch in batches:
-        yield batch

@@ -1,7 +1,7 @@
 """A shard over a log that can be held back, broken and read again: what is told, and when."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -79,13 +79,18 @@ class HeldLog:
     held: list[asyncio.Future[int]] = field(default_factory=list)
     holds: bool = False
     owns: bool = True
+    reads_open: int = 0
 
     async def take_over(self) -> int:
         return len(self.batches)
 
-    async def read(self, end: int) -> AsyncIterator[bytes]:
-        for batch in self.batches[:end]:
-            yield batch
+    async def read(self, end: int) -> AsyncGenerator[bytes, None]:
+        self.reads_open += 1
+        try:
+            for batch in self.batches[:end]:
+                yield batch
+        finally:
+            self.reads_open -= 1
 
     def append(self, batches: bytes) -> Awaitable[int]:
         for position, header in iterate_headers(batches):
@@ -194,6 +199,17 @@ def test_the_end_of_a_load_is_announced_once_the_state_is_served() -> None:
 
 
 @pytest.mark.feature("E05")
+def test_a_load_that_fails_ends_its_read_of_the_log_at_once() -> None:
+    log = HeldLog([build_batch([(0, b"\xff", b"no text", ())])] * 2)
+
+    async def run() -> None:
+        with pytest.raises(UnicodeDecodeError):
+            await make(log).run()
+        assert log.reads_open == 0
+
+    run_virtual(run())
+
+
 def test_an_answer_waits_until_its_records_are_committed() -> None:
     log = HeldLog()
 

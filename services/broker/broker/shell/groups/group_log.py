@@ -9,7 +9,7 @@ memory waits for a record without meaning that it appends: the ISR takes it from
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
 from tidemark.codec.group_records import OffsetCommitRecord, encode
@@ -81,7 +81,7 @@ class GroupLog:
         self._require_ours()
         return end
 
-    async def read(self, end: int) -> AsyncIterator[Buffer]:
+    async def read(self, end: int) -> AsyncGenerator[Buffer, None]:
         """Yield whole batches below ``end``. Raises TidemarkError, and ValueError for a damaged
         batch.
         """
