@@ -35,7 +35,7 @@ from waiting import PATIENCE_S, wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.long]
 
 SEED: Final = int(os.environ.get("SEED") or 20_261_121)
-FRAMES: Final = int(os.environ.get("FRAMES") or 50_000)
+FRAMES: Final = int(os.environ.get("FRAMES") or 20_000)
 WARM_UP_FRAMES: Final = 4_000
 RSS_GROWTH_BYTES_MAX: Final = 50 * 1024 * 1024
 SETTLE_S: Final = PATIENCE_S
