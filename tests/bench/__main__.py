@@ -10,7 +10,7 @@ from bench.admin import bench_admin
 from bench.broker import BrokerUnderTest, broker
 from bench.controller_failover import bench_failover
 from bench.deltas import bench_deltas
-from bench.failover import bench_failover_of_leader
+from bench.failover import bench_cut_of_leader, bench_failover_of_leader
 from bench.fetch import (
     bench_cold_reader_beside_hot_producer,
     bench_compaction_beside_hot_producer,
@@ -37,6 +37,7 @@ from bench.spark import bench_spark
 from bench.transactions import bench_highest, bench_steady
 from bench.transactions_cluster import TransactionalCluster, transactional
 from bench.transactions_small import bench_small
+from e2e.netns import why_no_networks
 from rich.console import Console
 
 REPLICATED = ("replication", "acks", "catchup", "failover")
@@ -49,6 +50,7 @@ GROUPS = (
     "metering",
     "secure",
     "scale",
+    "cut",
     *REPLICATED,
     *COORDINATED,
 )
@@ -190,6 +192,11 @@ def run_replicated(
                 yield steps[name](cluster)
     if "acks" in wanted:
         yield bench_ack_stages(directory / "stages", where)
+    if "cut" in only and where == "disk":
+        if why := why_no_networks():
+            print(f"no cut of a leader: {why}")
+        else:
+            yield bench_cut_of_leader(directory / "cut", runs=asked.failovers, where=where)
     if "scale" in only and where == "disk":
         yield from bench_scale(directory, seconds=asked.seconds)
 

@@ -1,10 +1,11 @@
-"""How long nobody can write: from the stop of a leader (kill -9, SIGTERM, SIGSTOP, or an end with
-its supervisor, as by power loss) to the first acknowledged write on the next one.
+"""How long nobody can write: from the stop of a leader (kill -9, SIGTERM, SIGSTOP, an end with its
+supervisor, as by power loss, or a cut of its network) to the first acknowledged write on the next
+one.
 
 The first client writes (acks=all) every few milliseconds, and when that fails asks any broker for
 Metadata until another leader is named: the time that the cluster takes. Producers of two clients
 write at the same time with their defaults: their longest gaps. After each run the broker is started
-again, and all replicas are in sync before the next.
+again, or the cut healed, and all replicas are in sync before the next.
 """
 
 import contextlib
@@ -14,6 +15,8 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from bench.producer_gaps import LibrdkafkaGaps, NativeGaps
@@ -21,6 +24,8 @@ from bench.replication_catch_up import percentile
 from bench.replication_cluster import BROKERS, ReplicatedCluster
 from bench.report import Row
 from e2e.kafka_wire import Wire, batch
+from e2e.netns_cluster import BROKERS as NAMES
+from e2e.netns_cluster import CLIENT, CONTROLLERS, ZOOKEEPER, Cluster, cut_cluster
 from tidemark.cli.failure import CommandError
 from tidemark.model.errors import ErrorCode
 
@@ -28,6 +33,9 @@ TOPIC: Final = "failover"
 RETRY_S: Final = 0.005
 _WRITES_BEFORE: Final = 20
 _GIVE_UP_S: Final = 60.0
+SESSION_MS: Final = 9_000
+LEASE_MS: Final = 3_000
+"""Defaults of the services, as in the cluster whose processes are stopped."""
 _ANSWER_S: Final = 0.5
 """A leader that does not answer for so long is looked for elsewhere."""
 _ACKS_ALL: Final = -1
@@ -48,13 +56,28 @@ class Times:
     """Longest gap of each client's producer, in seconds."""
 
 
+Stop = Callable[[int], None]
+"""By the number of a broker."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A cluster, a way to stop a leader, and how the cluster is made whole again."""
+
+    bootstrap: str
+    connect: Callable[[int, float], Wire]
+    """By the number of a broker and a timeout in seconds."""
+    stop: Stop
+    mend: Stop
+
+
 class Writer:
     """A producer of one partition that finds the leader by itself."""
 
-    def __init__(self, cluster: ReplicatedCluster) -> None:
+    def __init__(self, connect: Callable[[int, float], Wire]) -> None:
         self.leader = -1
         self.acked_at = 0.0
-        self._cluster = cluster
+        self._connect = connect
         self._value = batch(b"a few bytes to write", timestamp=time.time_ns() // 1_000_000)
         self._wires: dict[int, Wire] = {}
 
@@ -96,7 +119,7 @@ class Writer:
     def _wire(self, number: int) -> Wire:
         wire = self._wires.get(number)
         if wire is None:
-            wire = self._wires[number] = Wire(self._cluster.port(number), timeout_s=_ANSWER_S)
+            wire = self._wires[number] = self._connect(number, _ANSWER_S)
         return wire
 
     def _drop(self, number: int) -> None:
@@ -110,21 +133,43 @@ def bench_failover_of_leader(cluster: ReplicatedCluster, *, runs: int, where: st
     cluster.create_topic(TOPIC)
     rows = []
     for name, stop in STOPS.items():
-        rows += rows_of(name, [one_run(cluster, stop) for _ in range(runs)])
+        trial = Trial(
+            cluster.cluster.bootstrap,
+            lambda number, timeout_s: Wire(cluster.port(number), timeout_s=timeout_s),
+            partial(stop, cluster),
+            partial(_restart, cluster),
+        )
+        rows += rows_of(name, [one_run(trial) for _ in range(runs)])
+    cluster.delete_topic(TOPIC)
+    return _grouped(rows, runs, where)
+
+
+def bench_cut_of_leader(directory: Path, *, runs: int, where: str) -> list[Row]:
+    """A leader that reaches nobody any more. Needs root, for network namespaces."""
+    directory.mkdir()
+    with cut_cluster(directory, session_ms=SESSION_MS, lease_ms=LEASE_MS) as cluster:
+        cluster.topic(TOPIC)
+        trial = Trial(
+            cluster.bootstrap,
+            lambda number, timeout_s: cluster.broker(number).wire(timeout_s),
+            partial(_cut_off, cluster),
+            lambda _: _heal(cluster),
+        )
+        found = [one_run(trial) for _ in range(runs)]
+    return _grouped(rows_of("cut", found), runs, where)
+
+
+def _grouped(rows: list[Row], runs: int, where: str) -> list[Row]:
     for row in rows:
         row.group = f"failover of a leader, acks=all, {runs} runs each, {where}"
-    cluster.delete_topic(TOPIC)
     return rows
 
 
-Stop = Callable[[ReplicatedCluster, int], None]
-
-
-def _signal(number: signal.Signals) -> Stop:
+def _signal(number: signal.Signals) -> Callable[[ReplicatedCluster, int], None]:
     return lambda cluster, broker: os.kill(cluster.pid(broker), number)
 
 
-STOPS: Final[dict[str, Stop]] = {
+STOPS: Final[dict[str, Callable[[ReplicatedCluster, int], None]]] = {
     "kill -9": _signal(signal.SIGKILL),
     "SIGTERM": _signal(signal.SIGTERM),
     "SIGSTOP": _signal(signal.SIGSTOP),
@@ -132,10 +177,28 @@ STOPS: Final[dict[str, Stop]] = {
 }
 
 
-def one_run(cluster: ReplicatedCluster, stop: Stop) -> Times:
+def _restart(cluster: ReplicatedCluster, old: int) -> None:
+    with contextlib.suppress(CommandError):  # it has ended
+        os.kill(cluster.pid(old), signal.SIGCONT)
+    # The one that was stopped may still be draining: it is waited for, or ended, by the restart.
+    cluster.cluster.restart(cluster.name(old))
+    cluster.wait_in_sync(TOPIC, ask=old)
+
+
+def _cut_off(cluster: Cluster, old: int) -> None:
+    name = cluster.broker(old).name
+    others = [one for one in NAMES if one != name]
+    cluster.cut((name, [ZOOKEEPER, *CONTROLLERS, *others, CLIENT]))
+
+
+def _heal(cluster: Cluster) -> None:
+    cluster.heal()
+    cluster.settle()
+
+
+def one_run(trial: Trial) -> Times:
     """Stop the leader while producers write; then make the cluster whole again."""
-    writer = Writer(cluster)
-    bootstrap = cluster.cluster.bootstrap
+    writer, bootstrap = Writer(trial.connect), trial.bootstrap
     try:
         _until(lambda: writer.find_leader() and writer.write())
         with LibrdkafkaGaps(bootstrap, TOPIC) as librdkafka, NativeGaps(bootstrap, TOPIC) as native:
@@ -146,18 +209,14 @@ def one_run(cluster: ReplicatedCluster, stop: Stop) -> Times:
             for meter in meters:
                 meter.begin()
             times = Times(time.monotonic(), 0)
-            stop(cluster, old)
+            trial.stop(old)
             _write_on(writer, old, times)
             for meter in meters:
                 meter.wait_acknowledged(since=times.first_ack)
                 times.gaps[meter.name] = meter.longest_s()
     finally:
         writer.close()
-    with contextlib.suppress(CommandError):  # it has ended
-        os.kill(cluster.pid(old), signal.SIGCONT)
-    # The one that was stopped may still be draining: it is waited for, or ended, by the restart.
-    cluster.cluster.restart(cluster.name(old))
-    cluster.wait_in_sync(TOPIC, ask=old)
+    trial.mend(old)
     return times
 
 

@@ -94,12 +94,11 @@ class Member:
 class Broker(Member):
     """A broker: what a client sees of it."""
 
-    def __init__(self, net: Network, name: str, connect: str, directory: Path) -> None:
+    def __init__(self, net: Network, name: str, keeping: Sequence[str], directory: Path) -> None:
         self.data = directory / f"data-{name}"
         address = net.address(name)
         argv = [sys.executable, "-P", "-m", "broker", "--broker.id", name[-1], "--node", name]
-        argv += ["--zookeeper.connect", connect, "--log.format", "json"]
-        argv += ["--zookeeper.session.timeout.ms", str(SESSION_MS), "--lease.ms", str(LEASE_MS)]
+        argv += [*keeping, "--log.format", "json"]
         argv += ["--listeners", f"CLIENT://{address}:{KAFKA_PORT}"]
         argv += [
             "--grpc.listen",
@@ -129,11 +128,10 @@ class Broker(Member):
 class Controller(Member):
     """A controller replica: what its REST door says."""
 
-    def __init__(self, net: Network, name: str, connect: str, directory: Path) -> None:
+    def __init__(self, net: Network, name: str, keeping: Sequence[str], directory: Path) -> None:
         address = net.address(name)
         argv = [sys.executable, "-P", "-m", "controller", "--controller.id", name[-1]]
-        argv += ["--zookeeper.connect", connect, "--log.format", "json"]
-        argv += ["--zookeeper.session.timeout.ms", str(SESSION_MS), "--lease.ms", str(LEASE_MS)]
+        argv += [*keeping, "--log.format", "json"]
         argv += ["--grpc.listen", f"{address}:{GRPC_PORT}"]
         argv += ["--rest.listen", f"{address}:{HTTP_PORT}", "--rest.private.network", "true"]
         super().__init__(net, name, argv, directory)
@@ -157,12 +155,13 @@ class Controller(Member):
 class Cluster:
     """All of it. ``net`` cuts and heals."""
 
-    def __init__(self, net: Network, directory: Path) -> None:
-        connect = f"{net.address(ZOOKEEPER)}:{ZOOKEEPER_PORT}"
+    def __init__(self, net: Network, directory: Path, *, session_ms: int, lease_ms: int) -> None:
+        keeping = ["--zookeeper.connect", f"{net.address(ZOOKEEPER)}:{ZOOKEEPER_PORT}"]
+        keeping += ["--zookeeper.session.timeout.ms", str(session_ms), "--lease.ms", str(lease_ms)]
         self.net = net
         self.zookeeper = Member(net, ZOOKEEPER, _zookeeper_argv(net, directory), directory)
-        self.controllers = [Controller(net, name, connect, directory) for name in CONTROLLERS]
-        self.brokers = [Broker(net, name, connect, directory) for name in BROKERS]
+        self.controllers = [Controller(net, name, keeping, directory) for name in CONTROLLERS]
+        self.brokers = [Broker(net, name, keeping, directory) for name in BROKERS]
         self.topics: list[Topic] = []
         self.cutting_at = self.cut_at = 0.0
 
@@ -336,11 +335,13 @@ def _zookeeper_argv(net: Network, directory: Path) -> list[str]:
 
 
 @contextmanager
-def cut_cluster(directory: Path) -> Iterator[Cluster]:
+def cut_cluster(
+    directory: Path, *, session_ms: int = SESSION_MS, lease_ms: int = LEASE_MS
+) -> Iterator[Cluster]:
     """A whole cluster, seen from the client's namespace; all ended with the block."""
     with ExitStack() as ending:
         net = ending.enter_context(network(NAMES))
-        cluster = Cluster(net, directory)
+        cluster = Cluster(net, directory, session_ms=session_ms, lease_ms=lease_ms)
         ending.enter_context(net.inside(CLIENT))
         for member in cluster.members:
             ending.callback(member.kill)
