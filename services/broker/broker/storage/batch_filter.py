@@ -25,9 +25,9 @@ from tidemark.codec.records import (
     records_payload,
     scan_records,
 )
+from tidemark.codec.varint import INT64_MAX, INT64_MIN
 
 _NO_TIMESTAMP: Final = -1
-_DELTA_MIN: Final = -(1 << 63)
 _KEY_BYTES_MAX: Final = 31
 
 
@@ -96,7 +96,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self.count = 0
-        self.timestamp_delta_max = _DELTA_MIN
+        self.timestamp_delta_max = INT64_MIN
         self.has_tombstone = False
         self._starts = array("q")
         self._ends = array("q")
@@ -150,7 +150,8 @@ def _with_records(
     # One growing buffer: joining a million pieces would need as much memory again.
     records = bytearray()
     if sets_horizon:
-        horizon = retention.now_ms + retention.delete_retention_ms
+        # delete.retention.ms may be the largest int64: tombstones then stay.
+        horizon = min(retention.now_ms + retention.delete_retention_ms, INT64_MAX)
         shift = header.base_timestamp - horizon
         for start, end, count in kept.runs():
             run = payload[start:end]

@@ -78,6 +78,14 @@ def test_a_tombstone_sets_the_horizon_and_no_timestamp_changes() -> None:
     assert read_header(later).max_timestamp == 700
 
 
+def test_tombstones_that_stay_for_ever_have_the_last_horizon_there_is() -> None:
+    batch = build_batch(INPUTS, base_offset=10)
+    result, records = filtered(batch, delete_retention_ms=2**63 - 1)
+    assert records == read_records(batch, read_header(batch))
+    assert read_header(result).base_timestamp == 2**63 - 1
+    assert filtered(result, now_ms=NOW + 10**15)[0] == result
+
+
 def test_log_append_time_stays() -> None:
     batch = bytearray(build_batch(INPUTS, base_offset=10))
     set_log_append_time(batch, 5_000)
