@@ -96,6 +96,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self.count = 0
+        self.timestamp_delta_min = INT64_MAX
         self.timestamp_delta_max = INT64_MIN
         self.has_tombstone = False
         self._starts = array("q")
@@ -105,6 +106,7 @@ class _Kept:
     def add(self, span: RecordSpan) -> None:
         """Add a record that follows the previous ones."""
         self.count += 1
+        self.timestamp_delta_min = min(self.timestamp_delta_min, span.timestamp_delta)
         self.timestamp_delta_max = max(self.timestamp_delta_max, span.timestamp_delta)
         self.has_tombstone = self.has_tombstone or not span.has_value
         if self._ends and self._ends[-1] == span.start:
@@ -140,19 +142,21 @@ def _with_records(
     kept: _Kept,
     retention: Retention,
 ) -> bytes:
-    """Return the batch with only the kept records, compressed as before."""
+    """Return the batch with only the kept records, compressed as before. Raises RecordsError."""
     sets_horizon = not header.has_delete_horizon and kept.has_tombstone
     if kept.count == header.record_count and not sets_horizon:
         return bytes(batch)
     max_timestamp = header.max_timestamp
     if not header.is_log_append_time:
-        max_timestamp = header.base_timestamp + kept.timestamp_delta_max
+        max_timestamp = _int64(header.base_timestamp + kept.timestamp_delta_max)
     # One growing buffer: joining a million pieces would need as much memory again.
     records = bytearray()
     if sets_horizon:
         # delete.retention.ms may be the largest int64: tombstones then stay.
         horizon = min(retention.now_ms + retention.delete_retention_ms, INT64_MAX)
         shift = header.base_timestamp - horizon
+        _int64(kept.timestamp_delta_min + shift)
+        _int64(kept.timestamp_delta_max + shift)
         for start, end, count in kept.runs():
             run = payload[start:end]
             for span in scan_records(run, count):
@@ -166,6 +170,15 @@ def _with_records(
     return assemble_batch(
         header._replace(max_timestamp=max_timestamp, record_count=kept.count), records
     )
+
+
+def _int64(timestamp: int) -> int:
+    """Return a timestamp, or a difference of two, that fits 64 bits. Raises RecordsError: topics
+    whose records are not checked take any.
+    """
+    if not INT64_MIN <= timestamp <= INT64_MAX:
+        raise RecordsError(f"timestamp {timestamp} does not fit 64 bits")
+    return timestamp
 
 
 def _rest(header: BatchHeader, retention: Retention) -> bytes | None:

@@ -131,13 +131,11 @@ def apply_rule(
         return Refusal(ErrorCode.CORRUPT_MESSAGE, "the batch's CRC does not match")
     unfolded = _Unfolded(batch, header, bytes_max)
     try:
-        deltas_max = _check_records(unfolded, header, keys_required=rule.keys_required)
-        max_timestamp = (
-            header.max_timestamp
-            if header.is_log_append_time
-            else header.base_timestamp + deltas_max
-        )
-        if not -_INT64_END <= max_timestamp < _INT64_END:
+        deltas = _check_records(unfolded, header, keys_required=rule.keys_required)
+        earliest, max_timestamp = (header.base_timestamp + delta for delta in deltas)
+        if header.is_log_append_time:
+            earliest = max_timestamp = header.max_timestamp
+        if not -_INT64_END <= earliest <= max_timestamp < _INT64_END:
             return Refusal(ErrorCode.INVALID_TIMESTAMP, "a record's timestamp does not fit 64 bits")
         codec = header.compression if rule.codec is None else rule.codec
         if codec == header.compression and max_timestamp == header.max_timestamp:
@@ -204,13 +202,18 @@ def _stored(
     return b"".join(pieces)
 
 
-def _check_records(unfolded: _Unfolded, header: BatchHeader, *, keys_required: bool) -> int:
-    """Return the largest timestamp delta in ms. Raises RecordsError for the producer."""
+def _check_records(
+    unfolded: _Unfolded, header: BatchHeader, *, keys_required: bool
+) -> tuple[int, int]:
+    """Return the least and the largest timestamp delta in ms. Raises RecordsError for the
+    producer.
+    """
     if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
         raise RecordsError(
             f"{header.record_count} records do not span {header.last_offset_delta + 1} offsets"
         )
-    deltas_max, keyless_count, keyless = -_INT64_END, 0, list[int]()
+    deltas_min, deltas_max = _INT64_END, -_INT64_END
+    keyless_count, keyless = 0, list[int]()
     spans = scan_chunks(unfolded.first_walk(), header.record_count)
     for index, span in enumerate(spans):
         if span.offset_delta != index:
@@ -219,7 +222,8 @@ def _check_records(unfolded: _Unfolded, header: BatchHeader, *, keys_required: b
             keyless_count += 1
             if keyless_count <= RECORDS_NAMED_MAX:
                 keyless.append(index)
+        deltas_min = min(deltas_min, span.timestamp_delta)
         deltas_max = max(deltas_max, span.timestamp_delta)
     if keyless:
         raise _KeysMissingError(keyless_count, keyless)
-    return deltas_max
+    return deltas_min, deltas_max

@@ -12,7 +12,13 @@ from tidemark.codec.record_batch import (
     read_header,
     set_log_append_time,
 )
-from tidemark.codec.records import Record, assemble_batch, build_batch, read_records
+from tidemark.codec.records import (
+    Record,
+    assemble_batch,
+    build_batch,
+    encode_record,
+    read_records,
+)
 
 NOW = 1_000_000
 INPUTS = [
@@ -132,6 +138,24 @@ def test_a_batch_that_cannot_be_read_stays_as_it_is_unless_it_was_aborted() -> N
     view = memoryview(broken)
     assert filter_batch(view, header, retention()) == (broken, header.record_count, 0, False)
     assert filter_batch(view, header, retention(aborted=True)) == (None, 0, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("base_timestamp", "deltas"),
+    [
+        pytest.param(-(2**62), (2**62, -(2**63)), id="a record's timestamp"),
+        pytest.param(2**62, (0, 2**63 - 1), id="and beyond the other end"),
+        pytest.param(0, (0, -(2**63)), id="its distance from the horizon"),
+    ],
+)
+def test_a_batch_with_times_beyond_64_bits_stays_as_it_is(
+    base_timestamp: int, deltas: tuple[int, int]
+) -> None:
+    header = read_header(build_batch(INPUTS[:2], base_offset=10))
+    records = encode_record(deltas[0], 0, b"a", b"") + encode_record(deltas[1], 1, b"b", None)
+    batch = assemble_batch(header._replace(base_timestamp=base_timestamp), records)
+    result = filter_batch(memoryview(batch), read_header(batch), retention(offsets={b"a": 40}))
+    assert (result.batch, result.is_readable) == (batch, False)
 
 
 def test_a_long_key_cannot_be_forged() -> None:

@@ -64,6 +64,14 @@ def test_a_timestamp_beyond_64_bits_is_refused() -> None:
     assert refusal(assemble_batch(header, payload)).error is ErrorCode.INVALID_TIMESTAMP
 
 
+def test_a_timestamp_before_64_bits_is_refused() -> None:
+    header = read_header(build_batch(RECORDS))._replace(
+        base_timestamp=-(2**62), last_offset_delta=1, record_count=2
+    )
+    payload = encode_record(2**62, 0, b"a", b"") + encode_record(-(2**63), 1, b"b", b"")
+    assert refusal(assemble_batch(header, payload)).error is ErrorCode.INVALID_TIMESTAMP
+
+
 @pytest.mark.feature("A19")
 def test_a_compacted_topic_wants_keys() -> None:
     refused = refusal(build_batch(RECORDS), keys_required=True)
