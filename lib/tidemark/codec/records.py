@@ -28,7 +28,7 @@ from tidemark.codec.record_batch import (
     Buffer,
     write_header,
 )
-from tidemark.codec.varint import INT32_MAX, ONE_BYTE, SMALL, encode_varint, read_varint
+from tidemark.codec.varint import INT32_MAX, INT64_MAX, ONE_BYTE, SMALL, encode_varint, read_varint
 
 Headers = Sequence[tuple[str, bytes | None]]
 RecordInput = tuple[int, Buffer | None, Buffer | None, Headers]
@@ -458,7 +458,8 @@ def first_at_or_after(
 
     With ``timestamp=header.max_timestamp`` this is the first record with the batch's highest
     timestamp. None if every record is older: after compaction a header may have a timestamp that no
-    record has. Raises RecordsError, also for offsets that do not ascend.
+    record has. A timestamp beyond 64 bits is passed by, as no answer can carry it. Raises
+    RecordsError, also for offsets that do not ascend.
     """
     before = -1
     for span in scan_chunks(payload_chunks(batch, header), header.record_count):
@@ -474,7 +475,7 @@ def first_at_or_after(
             else header.base_timestamp + span.timestamp_delta
         )
         offset = header.base_offset + span.offset_delta
-        if carried >= timestamp and offset >= first_offset:
+        if timestamp <= carried <= INT64_MAX and offset >= first_offset:
             return offset, carried
     return None
 

@@ -174,6 +174,13 @@ def test_a_lookup_stops_at_offsets_that_do_not_ascend() -> None:
         first_at_or_after(batch, read_header(batch), 5)
 
 
+def test_a_lookup_passes_by_a_timestamp_beyond_64_bits() -> None:
+    payload = encode_record(2**63 - 1, 0, None, None) + encode_record(1, 1, None, None)
+    header = read_header(_batch_of(payload, 2))._replace(base_timestamp=5, max_timestamp=6)
+    batch = assemble_batch(header, payload)
+    assert first_at_or_after(batch, read_header(batch), 5) == (1, 6)
+
+
 def _batch_of(payload: bytes, count: int) -> bytes:
     header = BatchHeader(0, 0, 0, 2, 0, 0, max(count - 1, 0), 0, 0, -1, -1, -1, count)
     return assemble_batch(header, payload)
