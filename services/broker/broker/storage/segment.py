@@ -450,7 +450,9 @@ class Segment:
     def first_at_or_after(
         self, timestamp: int, start_offset: int, end_offset: int
     ) -> tuple[int, BatchHeader] | None:
-        """Return the first batch with a timestamp >= ``timestamp`` and offsets in [start, end)."""
+        """Return the first batch with a timestamp >= ``timestamp`` and offsets in [start, end).
+        Batches that compaction left without records are passed by.
+        """
         low, high = self.times.bracket(timestamp)
         low = max(low, start_offset - self.base_offset)
         if high is not None and high > low:
@@ -461,7 +463,11 @@ class Segment:
         for position, header in walk_headers(self.file, start, self.size_bytes):
             if header.base_offset >= end_offset:
                 return None
-            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+            if (
+                header.max_timestamp >= timestamp
+                and header.last_offset >= start_offset
+                and header.record_count
+            ):
                 return position, header
         return None
 

@@ -328,5 +328,5 @@ class SegmentMap:
         ):
             if header.base_offset >= end:
                 return
-            if header.max_timestamp > NO_TIMESTAMP:
+            if header.max_timestamp > NO_TIMESTAMP and header.record_count:
                 yield position, header

@@ -8,6 +8,8 @@ import pytest
 from broker.storage.directory import LogDirectory
 from broker.storage.segment import Segment
 from broker.storage.segment_map import RECENT_BATCHES, SegmentMap
+from tidemark.codec.record_batch import read_header
+from tidemark.codec.records import assemble_batch
 from tidemark.storage.batch_walk import FrameError
 from tidemark.storage.disk import File
 from tidemark.storage.mem_disk import MemDisk
@@ -100,3 +102,20 @@ def test_the_largest_timestamp_below_an_end() -> None:
     later = whole.max_timestamp_batch(2, 4)
     assert later is not None
     assert later.position == 3 * 81
+
+
+def emptied(offset: int, timestamp: int) -> bytes:
+    """A producer's last batch, of which compaction keeps the header alone."""
+    header = read_header(make_batch(offset, 1, timestamp=timestamp))
+    return assemble_batch(header._replace(record_count=0), b"")
+
+
+@pytest.mark.feature("A19")
+def test_batches_without_records_have_no_timestamp_to_find() -> None:
+    first = [emptied(offset, 500) for offset in range(20)]
+    last = [make_batch(20, 1, timestamp=400), emptied(21, 500), make_batch(22, 1, timestamp=300)]
+    whole = mapped(first, last, bases=(0, 20), compacted_below=20)
+    for found in (whole.first_at_or_after(350, 0, 23), whole.max_timestamp_batch(0, 23)):
+        assert found is not None
+        assert read_header(found.file.read_at(found.position, found.length)).base_offset == 20
+    assert whole.first_at_or_after(450, 0, 23) is None
