@@ -40,6 +40,7 @@ SWAP: Final = ".swap"
 UNKNOWN_TIMESTAMP: Final = -2
 NO_TIMESTAMP: Final = -1
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+NOT_LOOKED_UP: Final = -1
 _PEEK_BYTES: Final = 4096
 _NEVER: Final = 2**63 - 1
 _BATCH_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
@@ -124,6 +125,7 @@ class Segment:
     """One segment. Bytes beyond ``size_bytes`` in the file are not part of the log."""
 
     __slots__ = (
+        "aborted_from",
         "base_offset",
         "bytes_max",
         "created_ms",
@@ -161,6 +163,8 @@ class Segment:
         """True if it has bytes that no sync covers yet."""
         self.is_whole = False
         """True if it is known to reach up to the next segment."""
+        self.aborted_from = NOT_LOOKED_UP
+        """Result of ``first_aborted``; to be looked up again after a change of ``txns``."""
         self.bytes_max = 0
         self.roll_after_timestamp = _NEVER
         """While active, once armed: a batch that would exceed these goes to a new segment."""
@@ -190,13 +194,25 @@ class Segment:
         self.times = TimeIndex.decode(
             self._read_index(disk, TIME_INDEX, create), RELATIVE_OFFSET_MAX
         )
-        path = self.stem + TXN_INDEX
-        try:
-            self.txns = TxnIndex(path, []) if create else TxnIndex.load(disk, path)
-        except ValueError as problem:
-            raise FrameError(0, str(problem)) from problem
+        self.txns = TxnIndex(self.stem + TXN_INDEX, []) if create else self._load_txns(disk)
         self.file = file
         return file
+
+    def _load_txns(self, disk: Disk) -> TxnIndex:
+        try:
+            return TxnIndex.load(disk, self.stem + TXN_INDEX)
+        except ValueError as problem:
+            raise FrameError(0, str(problem)) from problem
+
+    def first_aborted(self, disk: Disk) -> int:
+        """Return the lowest offset of the aborted transactions whose markers are here, one beyond
+        all offsets if there are none. A cold segment stays cold. Raises FrameError.
+        """
+        if self.aborted_from == NOT_LOOKED_UP:
+            txns = self._load_txns(disk) if self.file is None else self.txns
+            firsts = (txn.first_offset for txn in txns.aborted)
+            self.aborted_from = min(firsts, default=_NEVER)
+        return self.aborted_from
 
     def _read_index(self, disk: Disk, suffix: str, create: bool) -> bytes:  # noqa: FBT001
         if create:

@@ -15,7 +15,7 @@ from broker.storage.directory import LogDirectory
 from broker.storage.flush import UnsyncedBytes
 from broker.storage.recovery import Recovered
 from broker.storage.retention import roll_ms
-from broker.storage.segment import Segment
+from broker.storage.segment import NOT_LOOKED_UP, Segment
 from broker.storage.segment_files import new_segment, remove_cleaned, retire, swap_in
 from broker.storage.segment_map import SegmentMap
 
@@ -148,6 +148,7 @@ class SegmentChain:
         last = self.map.segments[kept - 1]
         self.map.cut(last, position, config.index_interval_bytes)
         last.txns.cut_to(self._shared.disk, end)
+        last.aborted_from = NOT_LOOKED_UP
         self._retire(self.map.segments[kept:][::-1], config)
         self.map.replace(self.map.segments[:kept])
         self.files_changed()

@@ -23,6 +23,7 @@ from broker.storage.directory import LogDirectory
 from broker.storage.segment import (
     LOG,
     NO_TIMESTAMP,
+    NOT_LOOKED_UP,
     UNKNOWN_TIMESTAMP,
     Segment,
     SegmentView,
@@ -167,12 +168,17 @@ class SegmentMap:
             segment = self.segments[self.index_of(txn.last_offset)]
             self._shared.warm(segment)
             segment.txns.add(self._shared.disk, txn)
+            segment.aborted_from = NOT_LOOKED_UP
         newly.clear()
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTxn]:
-        """Return the aborted transactions with a record in [start, end), by marker."""
+        """Return the aborted transactions with a record in [start, end), by marker. The marker may
+        be in any later segment; only those are opened that have such a transaction.
+        """
         overlapping: list[AbortedTxn] = []
         for segment in self.segments[self.index_of(start) :]:
+            if segment.first_aborted(self._shared.disk) >= end:
+                continue
             self._shared.warm(segment)
             aborted = segment.txns.aborted
             overlapping += aborted_between(aborted, start, end)

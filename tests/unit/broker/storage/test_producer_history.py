@@ -52,6 +52,32 @@ def aborted_txns(count: int) -> tuple[MemDisk, Log]:
     return disk, log
 
 
+@pytest.mark.feature("B11")
+def test_a_read_of_committed_records_opens_no_segment_without_aborted_ones() -> None:
+    disk, manager, log = new_log()
+    for _ in range(30):
+        append(log, body_bytes=400)
+    write(log, 7)
+    end(log, 7, commits=False)
+    flush(manager)
+    aborted = AbortedTxn(7, log.log_end - 2, log.log_end - 1, log.log_end)
+    again = opened(disk).logs[ORDERS]
+    assert len(again.segments()) > 10
+    found = again.read(0, 100, end=again.log_end)
+    before = opened_segments(again)
+    assert again.history.aborted_in(0, found, again.log_end) == []
+    assert opened_segments(again) == before
+    assert again.history.aborted_between(0, again.log_end) == [aborted]
+    write(again, 7)
+    end(again, 7, commits=False)
+    again.truncate_to(aborted.last_offset)
+    assert again.history.aborted_between(0, again.log_end) == []
+
+
+def opened_segments(log: Log) -> list[int]:
+    return [one.base_offset for one in log._segments.segments if one.file is not None]
+
+
 ROOMY = topic_config({})
 EXPECTED = [AbortedTxn(one, 2 * one, 2 * one + 1, 2 * one + 2) for one in range(20)]
 
