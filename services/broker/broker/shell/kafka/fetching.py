@@ -63,12 +63,14 @@ class Read(NamedTuple):
 
 class Reads(NamedTuple):
     """Results of partitions, without those that are now idle in the session: ``size_bytes`` of
-    records, and whether any failed (or has news that must not wait).
+    records, and whether any failed (or has news that must not wait). ``missing_bytes``: less than
+    the request wants are there, by so many; 0 or less: enough.
     """
 
     reads: list[Read]
     size_bytes: int
     failed: bool
+    missing_bytes: int
 
 
 class Fetch:
@@ -112,9 +114,8 @@ class Fetch:
 
     def _wait_ms(self, reads: Reads) -> int:
         """Return for how long the request waits for more than this."""
-        request = self._request
-        is_enough = reads.size_bytes >= request.bytes_min or reads.failed
-        return 0 if is_enough else request.wait_ms_max
+        is_enough = reads.missing_bytes <= 0 or reads.failed
+        return 0 if is_enough else self._request.wait_ms_max
 
     def read(self) -> Reads:
         """Read every partition that may have something new, in order, up to the request's bytes;
@@ -124,6 +125,7 @@ class Fetch:
         left = min(request.bytes_max, parts.facts.config.fetch_max_bytes)
         if parts.facts.quotas.limits_fetch:
             left = self._within_quota(left)
+        missing_bytes = min(request.bytes_min, max(left, 1))
         allowed = self._allowed()
         reads: list[Read] = []
         size_bytes, failed = 0, False
@@ -139,6 +141,9 @@ class Fetch:
             outcome = self._read_one(hosted, want, room)
             found = outcome.read
             if found is not None:
+                missing_bytes -= found.length_bytes
+                if missing_bytes > 0 and found.length_bytes:
+                    missing_bytes -= self._left_behind(hosted, want, room, found.length_bytes)
                 # Storage returns a first batch whole, however large; that is for the first
                 # partition with records alone.
                 if size_bytes and found.length_bytes > left:
@@ -161,7 +166,19 @@ class Fetch:
                 continue
             # A NamedTuple's own constructor takes twice as long.
             reads.append(tuple.__new__(Read, (key, hosted, outcome, cached)))
-        return Reads(reads, size_bytes, failed)
+        return Reads(reads, size_bytes, failed, missing_bytes)
+
+    def _left_behind(
+        self, hosted: HostedPartition, want: FetchPartition, room: int, read_bytes: int
+    ) -> int:
+        """Return the bytes of ``room`` that a read left free though there is more, for want of room
+        for another whole batch. They count as read: to wait for them would be in vain.
+        """
+        if read_bytes >= room:
+            return 0
+        # Of this a read returns as much as the room, at least, if it is there.
+        found = self._read_one(hosted, want, 2 * (room + hosted.log.config.max_message_bytes)).read
+        return 0 if found is None else max(min(found.length_bytes, room) - read_bytes, 0)
 
     def _within_quota(self, bytes_max: int) -> int:
         """Return how many bytes the quota allows in one answer."""
@@ -253,7 +270,7 @@ class Fetch:
         parked = parts.parked.requests.park_fetch(
             waits_for,
             # A marker can make more readable than was appended: look at every move.
-            bytes_missing=1 if committed_only else request.bytes_min - reads.size_bytes,
+            bytes_missing=1 if committed_only else reads.missing_bytes,
             now=now,
             wait_ms=max(0, due - now),
             wake=wake,
@@ -267,7 +284,7 @@ class Fetch:
 
     def _must_wait_on(self, reads: Reads, due: InstantMs) -> bool:
         """True if something moved, but too little became readable."""
-        enough = reads.size_bytes >= self._request.bytes_min or reads.failed
+        enough = reads.missing_bytes <= 0 or reads.failed
         return not enough and self._parts.facts.clock.now_ms() < due
 
     def answer(self, reads: Reads) -> list[Part]:

@@ -306,6 +306,36 @@ def test_a_fetch_that_wants_more_counts_what_all_its_partitions_gain() -> None:
     assert set(consumer.told()) == {0, 1}
 
 
+@pytest.mark.feature("A07")
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param({"bytes_min": 290, "partition_bytes_max": 290}, id="a partition's"),
+        pytest.param({"bytes_min": 290, "bytes_max": 290}, id="the answer's"),
+        pytest.param({"bytes_min": 10**6, "bytes_max": 290}, id="less than it wants"),
+    ],
+)
+def test_a_fetch_does_not_wait_for_what_its_own_limits_keep_back(
+    limits: dict[str, int],
+) -> None:
+    """With batches of some 170 bytes."""
+    world = FetchWorld(2)
+    consumer = Fetcher(world, CONSUMER)
+    for number in world.partitions:
+        world.shrink(number)
+        consumer.follow(number)
+    world.put(0, 100)
+    consumer.ask(wait_ms=500, **limits)
+    assert consumer.is_waiting
+    for number in (0, 1, 1):
+        world.put(number, 100)
+        assert not consumer.is_waiting
+        consumer.reopen()
+        consumer.positions = {0: 0, 1: 0}
+        consumer.ask(wait_ms=500, **limits)
+        assert not consumer.is_waiting
+
+
 def test_a_reader_of_committed_records_waits_for_markers() -> None:
     world = FetchWorld(1)
     world.shrink(0)
