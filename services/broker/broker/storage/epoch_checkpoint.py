@@ -31,7 +31,11 @@ class EpochCheckpoint:
         self.written = self.epochs.latest
 
     def assign(self, leader_epoch: int, start_offset: int) -> None:
-        """Begin a leader epoch. Raises DiskError."""
+        """Begin a leader epoch, with a record that is about to be written. Later ones that begin
+        there have none: their leader wrote nothing. Raises DiskError.
+        """
+        if leader_epoch < self.epochs.latest:
+            self.epochs.truncate_to(start_offset)
         self.epochs.assign(leader_epoch, start_offset)
         self.write()
 

@@ -180,7 +180,7 @@ class Log:
             or position + size_bytes > segment.bytes_max
             or max_timestamp > segment.roll_after_timestamp
             or last - segment.base_offset > RELATIVE_OFFSET_MAX
-            or leader_epoch > self._epochs.written
+            or leader_epoch != self._epochs.written
             or first > self.log_end
         ):
             segment = self._prepare(info, now_ms)
@@ -216,7 +216,7 @@ class Log:
         """Return the segment to append to, on the slow path of an append."""
         self._shared.raise_if_fenced()
         self.health.raise_if_tail_lost()
-        if info.leader_epoch > self._epochs.written:
+        if info.leader_epoch != self._epochs.written:
             self.assign_epoch(info.leader_epoch, info.first)
         segment = self._segments.active
         with self.health.guarded():

@@ -316,10 +316,10 @@ class Segment:
                 self.bytes_max = 0
 
     def fitting(
-        self, infos: Sequence[AnyAppend], log_end: int, epoch_max: int, config: TopicConfig
+        self, infos: Sequence[AnyAppend], log_end: int, epoch: int, config: TopicConfig
     ) -> int:
         """Return how many of these consecutive batches fit into this segment without a roll, a gap
-        before them, or a leader epoch above ``epoch_max``. 0 if any of them might need more.
+        before them, or a leader epoch other than ``epoch``. 0 if any of them might need more.
         """
         if self.file is None or not self.size_bytes:
             return 0
@@ -332,7 +332,7 @@ class Segment:
                 or size_bytes > self.bytes_max
                 or max_timestamp > self.roll_after_timestamp
                 or last > last_max
-                or leader_epoch > epoch_max
+                or leader_epoch != epoch
                 or count == room
             ):
                 return count
