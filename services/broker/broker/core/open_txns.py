@@ -68,10 +68,14 @@ class OpenTxns:
         """
         stable = self.first_open()
         stable = high_watermark if stable is None else min(stable, high_watermark)
+        self.replicated(high_watermark)
+        return min(stable, min((first for first, _ in self._ended), default=stable))
+
+    def replicated(self, high_watermark: int) -> None:
+        """Forget the ended transactions whose marker is below the high watermark."""
         ended = self._ended
         while ended and ended[0][1] < high_watermark:
             ended.popleft()
-        return min(stable, min((first for first, _ in ended), default=stable))
 
     def ended(self) -> tuple[tuple[int, int], ...]:
         """Return (first offset, marker's offset) of ended transactions that may not be

@@ -207,6 +207,8 @@ class Partition:
         bounds.log_end = plan.last + 1
         if plan.header.producer_id >= 0 or plan.control is not None:
             self.admission.appended(plan, now_ms)
+            if plan.control is not None:
+                self.producers.txns.replicated(bounds.high_watermark)
         commitment = self.commitment
         if commitment.at_once:
             bounds.high_watermark = plan.last + 1
@@ -450,6 +452,7 @@ class Partition:
             assert first >= bounds.log_end, (first, bounds.log_end)
             bounds.log_end = Offset(last + 1)
             producers.replay(header, now_ms, control)
+        producers.txns.replicated(bounds.high_watermark)
 
     def leader_told(self, high_watermark: int) -> bool:
         """Take over the leader's high watermark as far as the records are here. Return True if the

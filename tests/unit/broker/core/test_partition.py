@@ -14,12 +14,13 @@ from broker.core.partition import (
     Role,
 )
 from broker.core.producers import ProducerTable
-from tidemark.codec.record_batch import BatchHeader
+from tidemark.codec.control_record import EndTxnMarker
+from tidemark.codec.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId, LeaderEpoch, TopicId
 from tidemark.model.topic_configs import topic_config
 from tidemark.model.topics import TopicPartition
-from unit.broker.core.replicated import lead_in
+from unit.broker.core.replicated import follower, lead_in
 
 NOW = 1_700_000_000_000
 ME = BrokerId(1)
@@ -256,3 +257,30 @@ def test_the_high_watermark_starts_within_the_log() -> None:
     made.log_start_moved(12)
     made.check()
     assert made.high_watermark == 12
+
+
+@pytest.mark.feature("M02")
+@pytest.mark.parametrize("leads", [True, False])
+def test_ended_transactions_are_forgotten_though_nobody_reads(leads: bool) -> None:
+    one = partition() if leads else follower()
+    txn = {"attributes": TRANSACTIONAL_BIT, "producer_id": 7, "producer_epoch": 0}
+    marker = EndTxnMarker(commits=True, coordinator_epoch=1)
+    for _ in range(50):
+        record = header(base_offset=one.log_end, partition_leader_epoch=5, **txn)
+        end = record._replace(
+            base_offset=one.log_end + 3,
+            attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
+            last_offset_delta=0,
+            record_count=1,
+        )
+        for batch, control in ((record, None), (end, marker)):
+            plan = (
+                one.admit_own(batch, SIZE, control=control)
+                if leads
+                else one.admit_replicated(batch, SIZE, 5, None, control)
+            )
+            assert isinstance(plan, AppendPlan)
+            one.appended(plan, NOW)
+        one.leader_told(one.log_end)
+    assert len(one.producers.txns.ended()) <= 1
+    assert one.last_stable == one.high_watermark == 200
