@@ -59,7 +59,10 @@ class LeaderStream(LeaderConnection, asyncio.BufferedProtocol):
     ) -> "LeaderStream":
         """Connect; with TLS if there is a ``context``. Raises OSError, TimeoutError."""
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(leader.host, leader.port, type=socket.SOCK_STREAM)
+        try:
+            found = await loop.getaddrinfo(leader.host, leader.port, type=socket.SOCK_STREAM)
+        except UnicodeError:  # raised before the name is asked for
+            raise ConnectionError(f"it advertises {leader.host!r}, which is no host name") from None
         family, kind, protocol, _, address = found[0]
         sock = socket.socket(family, kind, protocol)
         try:

@@ -241,3 +241,18 @@ def test_whoever_waits_for_an_answer_can_be_cancelled() -> None:
         assert waiting.cancelled()
 
     run(answer, scenario)
+
+
+@pytest.mark.parametrize("host", ["broker..local", f"{'b' * 64}.local"])
+def test_a_name_that_no_host_can_have_is_an_error_of_the_connection(host: str) -> None:
+    async def main() -> None:
+        with pytest.raises(ConnectionError, match="which is no host name"):
+            await LeaderStream.open(
+                Endpoint("INTERNAL", host, 1, PLAINTEXT),
+                client_id="test",
+                answer_bytes_max=ANSWER_BYTES_MAX,
+                timeout_s=PATIENCE_S,
+            )
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main())
