@@ -320,8 +320,8 @@ class SegmentMap:
     def _largest_of(
         self, segment: Segment, start: int, end: int
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield the batch with a segment's largest timestamp, or all in [start, end) if it is
-        outside.
+        """Yield the batch with a segment's largest timestamp. If it is outside of [start, end),
+        yield those inside that may have the largest there.
         """
         if start <= segment.max_timestamp_offset < end:
             batch = segment.first_at_or_after(segment.max_timestamp, start, end)
@@ -329,10 +329,30 @@ class SegmentMap:
                 yield batch
                 return
         assert segment.file is not None
-        for position, header in walk_headers(
-            segment.file, segment.locate(start), segment.size_bytes
-        ):
+        indexed = self._largest_indexed(segment, start, end)
+        if indexed is not None:
+            yield indexed[0]
+        first = segment.locate(start) if indexed is None else indexed[1]
+        for position, header in walk_headers(segment.file, first, segment.size_bytes):
             if header.base_offset >= end:
                 return
             if header.max_timestamp > NO_TIMESTAMP and header.record_count:
                 yield position, header
+
+    def _largest_indexed(
+        self, segment: Segment, start: int, end: int
+    ) -> tuple[tuple[int, BatchHeader], int] | None:
+        """Return the batch with the largest timestamp up to the last index entry below ``end``, and
+        the position of that entry. None if it is below ``start``, or has no records.
+        """
+        base = segment.base_offset
+        segment.trusted_floor(end - 1 - base)
+        relative, position = segment.index.floor(end - 1 - base)
+        timestamps = segment.times.timestamps
+        at = bisect_right(segment.times.offsets, relative)
+        if not at or base + segment.times.offsets[at - 1] < start:
+            return None
+        batch = segment.first_at_or_after(timestamps[at - 1], start, end)
+        if batch is None or batch[1].base_offset > base + relative:
+            return None
+        return batch, position

@@ -12,7 +12,7 @@ from tidemark.codec.record_batch import read_header
 from tidemark.codec.records import assemble_batch
 from tidemark.storage.batch_walk import FrameError
 from tidemark.storage.disk import File
-from tidemark.storage.mem_disk import MemDisk
+from tidemark.storage.mem_disk import MemDisk, MemFile
 from unit.broker.storage.log_worlds import TINY, append, bytes_of, make_batch, new_log
 
 
@@ -102,6 +102,28 @@ def test_the_largest_timestamp_below_an_end() -> None:
     later = whole.max_timestamp_batch(2, 4)
     assert later is not None
     assert later.position == 3 * 81
+
+
+def test_the_largest_timestamp_below_an_end_is_found_by_the_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, _, log = new_log(replace(TINY, segment_bytes=10**6))
+    for n in range(300):
+        append(log, body_bytes=500, timestamp=1_000 + n - 5 * (n % 3))
+    reads, read_at = list[int](), MemFile.read_at
+
+    def counted(file: MemFile, position: int, length: int) -> bytes:
+        reads.append(position)
+        return read_at(file, position, length)
+
+    monkeypatch.setattr(MemFile, "read_at", counted)
+    size = log.size_bytes // 300
+    for end in (299, 297, 150, 2, 1):
+        reads.clear()
+        found = log.max_timestamp_batch(end=end)
+        assert found is not None
+        expected = max(range(end), key=lambda n: (n - 5 * (n % 3), -n))
+        assert (found.position, len(reads) < 5) == (expected * size, True)
 
 
 def emptied(offset: int, timestamp: int) -> bytes:
