@@ -272,8 +272,8 @@ class Segment:
             self.max_timestamp, relative = times.last
             self.max_timestamp_offset = self.base_offset + relative
         else:
-            self.warm(disk)
             with contextlib.suppress(FrameError):  # readers of the damaged batch get the error
+                self.warm(disk)
                 self.rebuild_indexes(_PEEK_BYTES)
         return self.max_timestamp
 

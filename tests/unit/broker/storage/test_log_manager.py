@@ -136,3 +136,18 @@ def test_high_watermarks_are_told_after_a_restart() -> None:
     manager.checkpoint({ORDERS: 4})
     disk.kill()
     assert opened(disk).high_watermarks == {ORDERS: 4}
+
+
+def test_a_segment_whose_file_is_gone_does_not_stop_retention() -> None:
+    disk, manager, log = new_log()
+    for _ in range(20):
+        append(log, 1, 200, timestamp=-1)
+    flush(manager)
+    manager.close()
+    manager = opened(disk)
+    log = manager.logs[ORDERS]
+    second = log._segments.segments[1].base_offset
+    disk.remove(f"{log.directory}/{second:020d}.log")
+    log.advance_log_start(3 * second)
+    manager.tick(NOW + 1, {ORDERS: log.log_end})
+    assert log.first_base_offset == 3 * second
