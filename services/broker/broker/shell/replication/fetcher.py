@@ -5,6 +5,7 @@ there for the next records.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,6 +42,10 @@ FRAME_SLACK_BYTES: Final = 64 * 1024 * 1024
 """An answer may be longer than requested: a first batch always comes whole."""
 BACKOFF_MS_FIRST: Final = 20
 """A new leader often learns of its election a moment after its followers do."""
+FLUSH_LOOK_S: Final = 0.5
+"""Interval of the look whether what a flush is waited for can still be flushed: no event tells that
+its directory is full.
+"""
 LINES_MAX: Final = 100
 """Partitions of one answer that are logged with a line each."""
 RECONNECT: Final = Backoff(50, 1_000)
@@ -235,12 +240,14 @@ class LeaderFetcher:
 
     async def _await_flush(self) -> None:
         """Wait until everything followed here is on disk: that is what the next fetch may
-        report.
+        report. What is in a directory that takes no writes any longer is not waited for.
         """
         while any(_is_unsynced(one) for one in self._hosted.values()):
             self._synced.clear()
             self._parts.group_commits.request()
-            await self._synced.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FLUSH_LOOK_S):
+                    await self._synced.wait()
 
     # -- answers
 

@@ -15,6 +15,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerEpoch
 from tidemark.model.metadata import BrokerImage, Endpoint
 from tidemark.runtime.clock import Clock
+from tidemark.storage.disk import DiskFullError
 from unit.broker.shell.broker_worlds import ME, OTHER, World, topic
 from unit.broker.shell.replicated_worlds import partition
 
@@ -131,3 +132,25 @@ def test_partitions_that_are_refused_together_are_asked_for_together(
     assert asked == [PARTITIONS, PARTITIONS]
     assert said(caplog, "partitions not followed") == 1
     assert said(caplog, "partition not followed") == 0
+
+
+def test_a_directory_that_fills_up_does_not_hold_up_what_is_followed_in_others() -> None:
+    async def main() -> None:
+        world = World(clock=Clock())
+        state = partition(leader=int(OTHER), replicas=(ME, OTHER), isr=(int(OTHER),))
+        world.show(replace(topic(configs={"flush": "group"}), partitions=(state,)))
+        world.change(brokers_changed=(LEADER,))
+        hosted, leader = world.hosted(), Leader([], [])
+        manager = ReplicationManager(world.parts.replication.manager._parts, leader.connect)
+        manager.apply(hosted)
+        hosted.partition.bounds.log_end += 1  # and not on disk yet
+        stop = asyncio.Event()
+        async with asyncio.timeout(GIVEN_UP_S), asyncio.TaskGroup() as tasks:
+            tasks.create_task(manager.run(stop))
+            await asyncio.sleep(0.01)
+            assert not leader.is_done.is_set()
+            hosted.manager.fence(DiskFullError("log", "full"))
+            await leader.is_done.wait()
+            stop.set()
+
+    asyncio.run(main())
