@@ -8,6 +8,7 @@ both cases no batch before the position contains the offset, which is all that a
 An index is a hint. Missing entries cost time; wrong ones are detected by reading the batch.
 """
 
+import operator
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
@@ -98,7 +99,7 @@ class OffsetIndex:
         if sys.byteorder == "little":
             pairs.byteswap()
         offsets, positions = pairs[0::2], pairs[1::2]
-        keep = min(_increasing(offsets), _increasing(positions))
+        keep = min(increasing(offsets), increasing(positions))
         while keep and positions[keep - 1] >= log_bytes:
             keep -= 1
         index.offsets, index.positions = offsets[:keep], positions[:keep]
@@ -109,8 +110,9 @@ class OffsetIndex:
         return index
 
 
-def _increasing(numbers: "array[int]") -> int:
+def increasing(numbers: "array[int]") -> int:
     """Return how many numbers, from the first, strictly increase."""
-    if all(map(int.__lt__, numbers, numbers[1:])):
-        return len(numbers)
+    listed = numbers.tolist()  # an array would make a number anew for each comparison
+    if all(map(operator.lt, listed, listed[1:])):
+        return len(listed)
     return next(i for i in range(1, len(numbers)) if numbers[i - 1] >= numbers[i])

@@ -10,6 +10,8 @@ from array import array
 from bisect import bisect_left
 from typing import Final
 
+from broker.storage.offset_index import increasing
+
 ENTRY_BYTES: Final = 12
 _TIMESTAMP_WORDS: Final = 3
 _UINT32: Final = "I"
@@ -94,14 +96,11 @@ class TimeIndex:
         if sys.byteorder == "little":
             timestamps.byteswap()
             offsets.byteswap()
-        for timestamp, offset in zip(timestamps, offsets, strict=True):
-            last_timestamp, last_offset = index.last
-            if offset >= offsets_end or (index.offsets and offset <= last_offset):
-                break
-            if timestamp <= last_timestamp:
-                break
-            index.timestamps.append(timestamp)
-            index.offsets.append(offset)
-        index.written_count = len(index)
+        keep = min(increasing(timestamps), increasing(offsets))
+        keep = bisect_left(offsets, offsets_end, 0, keep)
+        if keep and timestamps[0] < 0:
+            keep = 0
+        index.timestamps, index.offsets = timestamps[:keep], offsets[:keep]
+        index.written_count = keep
         index.stale_tail = len(index) * ENTRY_BYTES != len(content)
         return index

@@ -55,3 +55,16 @@ def test_truncation_keeps_what_is_below() -> None:
     index.truncate_to_offset(6)
     assert index.last == (5, 5)
     assert index.stale_tail
+
+
+def test_a_file_is_read_up_to_the_first_entry_that_cannot_be() -> None:
+    entries = [(5, 1), (6, 3), (9, 7), (9, 8)]
+    for bad, kept in (((4, 9), 3), ((10, 100), 3), ((-1, 0), 0)):
+        index = TimeIndex()
+        listed = [bad, *entries] if kept == 0 else [*entries[:3], bad, (11, 12)]
+        for timestamp, offset in listed:
+            index.timestamps.append(timestamp)
+            index.offsets.append(offset)
+        read = TimeIndex.decode(index.encode_unwritten(), offsets_end=100)
+        assert list(zip(read.timestamps, read.offsets, strict=True)) == entries[:kept]
+        assert (read.written_count, read.stale_tail) == (kept, True)
