@@ -21,6 +21,7 @@ from tidemark.client.consumer.positions import ConsumerRecord, OffsetSpec, Parti
 from tidemark.client.deadline import Deadline
 from tidemark.client.errors import (
     ClientConfigError,
+    CorruptBatchError,
     OffsetOutOfRangeError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
@@ -402,7 +403,12 @@ class Consumer:
         self._turn = (self._turn + 1) % len(states)
         taken: list[ConsumerRecord] = []
         for state in states[self._turn :] + states[: self._turn]:
-            taken += state.take(records_max - len(taken))
+            try:
+                taken += state.take(records_max - len(taken))
+            except CorruptBatchError:
+                if not taken:
+                    raise
+                # A later poll raises it: records taken from other partitions must not be lost.
             if len(taken) >= records_max:
                 break
         return taken

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from tidemark.client.consumer.read_ahead import ReadAhead, Ready
+from tidemark.client.consumer.read_ahead import ReadAhead
 from tidemark.client.errors import ClientError, CorruptBatchError, MessageTooLargeError
 from tidemark.client.wire.transport import FetchOutcome
 from tidemark.codec.control_record import EndTxnMarker, read_control
@@ -346,10 +346,13 @@ class PartitionState:
         return bool(self._chunks or self._ready_at < len(self._ready)) or ahead
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
-        """Return buffered records in order and advance the position. Raises CorruptBatchError."""
+        """Return buffered records in order and advance the position.
+
+        Raises CorruptBatchError; records before the damaged batch are returned first.
+        """
         taken: list[ConsumerRecord] = []
         while len(taken) < records_max and (
-            self._ready_at < len(self._ready) or self._decode_next()
+            self._ready_at < len(self._ready) or self._decode_next(raises=not taken)
         ):
             start = self._ready_at
             stop = min(len(self._ready), start + records_max - len(taken))
@@ -370,9 +373,11 @@ class PartitionState:
             held = self._ahead.size_bytes
         assert self.buffered_bytes == held + sum(chunk.size_bytes for chunk in self._chunks)
 
-    def _decode_next(self) -> bool:
-        """Decode the next batch; return False if nothing is buffered, or all is held back."""
-        while (batch := self._next_batch()) is not None:
+    def _decode_next(self, *, raises: bool) -> bool:
+        """Decode the next batch; return False if nothing is buffered, or all is held back, or for
+        a damaged batch unless ``raises``: it stays buffered.
+        """
+        while (batch := self._next_batch(raises=raises)) is not None:
             header, records = batch
             position = self.position
             assert position is not None, "buffered without a position"
@@ -386,19 +391,28 @@ class PartitionState:
             return True
         return False
 
-    def _next_batch(self) -> tuple[BatchHeader, list[ConsumerRecord]] | None:
-        while self._chunks:
-            batch = self._chunks[0].next_batch()
-            if batch is not None:
-                return batch
-            self.buffered_bytes -= self._chunks.popleft().size_bytes
-        ready = self._ahead.take() if self._ahead is not None else None
-        return None if ready is None else self._from_ahead(ready)
+    def _next_batch(self, *, raises: bool) -> tuple[BatchHeader, list[ConsumerRecord]] | None:
+        try:
+            while self._chunks:
+                batch = self._chunks[0].next_batch()
+                if batch is not None:
+                    return batch
+                self.buffered_bytes -= self._chunks.popleft().size_bytes
+            return None if self._ahead is None else self._from_ahead(self._ahead)
+        except CorruptBatchError:
+            if raises:
+                raise
+            return None
 
-    def _from_ahead(self, ready: Ready) -> tuple[BatchHeader, list[ConsumerRecord]]:
+    def _from_ahead(self, ahead: ReadAhead) -> tuple[BatchHeader, list[ConsumerRecord]] | None:
+        ready = ahead.first()
+        if ready is None:
+            return None
         view, header, visible = ready
+        records = _records(self.partition, view, header) if visible else []
+        ahead.take()
         self.buffered_bytes -= header.size_bytes
-        return header, _records(self.partition, view, header) if visible else []
+        return header, records
 
     def _maybe_go_ahead(self, options: ReadOptions) -> None:
         """Start to fetch beyond the last stable offset once everything below was fetched."""

@@ -68,14 +68,20 @@ class ReadAhead:
         self._held.append(held)
         self.size_bytes += header.size_bytes
 
+    def first(self) -> Ready | None:
+        """Return the next batch if its outcome is known, and keep it."""
+        held = self._held[0] if self._held else None
+        if held is None or held.visible is None:
+            return None
+        return Ready(held.view, held.header, held.visible)
+
     def take(self) -> Ready | None:
         """Return the next batch if its outcome is known."""
-        if not self.is_ready:
-            return None
-        held = self._held.popleft()
-        assert held.visible is not None, "ready"
-        self.size_bytes -= held.header.size_bytes
-        return Ready(held.view, held.header, held.visible)
+        ready = self.first()
+        if ready is not None:
+            self._held.popleft()
+            self.size_bytes -= ready.header.size_bytes
+        return ready
 
     def clear(self) -> None:
         """Drop all batches; they are fetched again."""

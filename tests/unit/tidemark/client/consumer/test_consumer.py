@@ -8,6 +8,7 @@ from tidemark.client.consumer.positions import ConsumerRecord
 from tidemark.client.errors import (
     ClientClosedError,
     ClientConfigError,
+    CorruptBatchError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
@@ -260,5 +261,33 @@ def test_reassigning_keeps_positions() -> None:
             assert await consumer.position(("t", 0)) == 4
             assert await read(consumer, 4) == [0, 1, 2, 3]
             assert consumer.assignment() == (("t", 0), ("t", 1))
+
+    run(work())
+
+
+def damaged(batch: bytes) -> bytes:
+    return batch[:-1] + bytes([batch[-1] ^ 1])
+
+
+async def read_on(consumer: Consumer, seen: list[tuple[int, int]]) -> None:
+    while True:
+        seen += [(record.partition, record.offset) for record in await consumer.poll()]
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_records_before_a_damaged_batch_are_returned_first(partitions: int) -> None:
+    transport = filled([3, 4], partitions=partitions)
+    last = transport.logs[TopicPartition("t", partitions - 1)]
+    last.batches[1] = damaged(last.batches[1])
+
+    async def work() -> None:
+        async with consumer_on(transport) as consumer:
+            consumer.assign([("t", number) for number in range(partitions)])
+            seen: list[tuple[int, int]] = []
+            for _ in range(2):
+                with pytest.raises(CorruptBatchError):
+                    await read_on(consumer, seen)
+            whole = {(0, offset) for offset in range(7)} if partitions == 2 else set()
+            assert sorted(seen) == sorted(whole | {(partitions - 1, n) for n in range(3)})
 
     run(work())
