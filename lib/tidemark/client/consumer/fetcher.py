@@ -1,10 +1,12 @@
 """Fetches of assigned partitions ahead of ``poll``, and lookups of their positions.
 
-One fetch is in flight for each group of partitions, and one lookup of positions.
+One fetch is in flight for each group of partitions. Positions are looked up at each leader by
+itself, so that one that does not answer holds up only its own partitions.
 """
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Hashable
 from typing import Final
 
@@ -76,7 +78,7 @@ class Fetcher:
         )
         self._near = NearReplicas(config.metadata_max_age_ms)
         self._under_way: set[Hashable] = set()
-        self._looking_up = False
+        self._looking_up: set[tuple[PartitionState, int]] = set()
         self._refreshing = False
 
     @property
@@ -95,12 +97,7 @@ class Fetcher:
             if not self.cluster.cache.version:
                 return None
         self._launch_fetches(now)
-        if not self._looking_up:
-            lookups = [state for state in self.states.values() if state.wants_lookup(now)]
-            if lookups:
-                self._looking_up = True
-                generations = [(state, state.generation, state.reset) for state in lookups]
-                self._session.spawn(self._look_up(generations), name="consumer-positions")
+        self._launch_lookups(now)
         instants = [state.resume_at for state in self.states.values() if state.resume_at > now]
         return min(instants, default=None)
 
@@ -126,6 +123,21 @@ class Fetcher:
         for group, asked in groups.items():
             self._under_way.add(group)
             self._session.spawn(self._fetch(group, asked), name=f"fetch-{group}")
+
+    def _launch_lookups(self, now: int) -> None:
+        by_broker: dict[int, list[tuple[PartitionState, int, int | None]]] = defaultdict(list)
+        for state in self.states.values():
+            asked = (state, state.generation)
+            if not state.wants_lookup(now) or asked in self._looking_up:
+                continue
+            leader = self.cluster.cache.leader(state.partition)
+            if leader is None:
+                self._on_no_leader(state, now)
+                continue
+            self._looking_up.add(asked)
+            by_broker[leader.broker_id].append((*asked, state.reset))
+        for wanted in by_broker.values():
+            self._session.spawn(self._look_up(wanted), name="consumer-positions")
 
     def _bytes_ahead_max(self, state: PartitionState) -> int:
         return self._ahead_bytes_max if state.is_ahead else self._config.max_partition_fetch_bytes
@@ -263,7 +275,7 @@ class Fetcher:
             for state, generation, _ in wanted:
                 state.on_looked_up(generation, found[state.partition].offset)
         finally:
-            self._looking_up = False
+            self._looking_up.difference_update((state, number) for state, number, _ in wanted)
             self.changed.set()
 
     def lookup(self) -> OffsetLookup:

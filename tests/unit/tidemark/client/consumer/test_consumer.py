@@ -291,3 +291,30 @@ def test_records_before_a_damaged_batch_are_returned_first(partitions: int) -> N
             assert sorted(seen) == sorted(whole | {(partitions - 1, n) for n in range(3)})
 
     run(work())
+
+
+def test_a_partition_without_a_leader_does_not_hold_up_the_others() -> None:
+    transport = filled([5], partitions=2)
+    transport.leaders[TopicPartition("t", 1)] = -1
+
+    async def work() -> None:
+        async with consumer_on(transport) as consumer:
+            consumer.assign([("t", 0), ("t", 1)])
+            assert len(await consumer.poll(timeout_ms=1_000)) == 5
+            consumer.seek_to_beginning(("t", 0))
+            assert len(await consumer.poll(timeout_ms=1_000)) == 5
+            transport.leaders[TopicPartition("t", 1)] = 1
+            assert len(await consumer.poll(timeout_ms=60_000)) == 5
+
+    run(work())
+
+
+def test_a_partition_that_does_not_exist_is_told() -> None:
+    async def work() -> None:
+        async with consumer_on(filled([5])) as consumer:
+            consumer.assign([("t", 0), ("t", 7)])
+            assert len(await consumer.poll(timeout_ms=1_000)) == 5
+            with pytest.raises(UnknownTopicOrPartitionError, match="t-7 does not exist"):
+                await consumer.poll(timeout_ms=60_000)
+
+    run(work())
