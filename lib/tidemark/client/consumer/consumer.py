@@ -280,18 +280,23 @@ class Consumer:
             raise ValueError(f"max_records is {records_max}; it must be above 0")
         deadline = Deadline.after(timeout_ms, self._clock.now_ms())
         began_ms = self._clock.wall_ms()
+        advanced = False  # with timeout_ms=0, fetches are started and may run once, too
         while True:
             if self._group is not None:
                 await self._group.attend()
             records = self._take(records_max)
             if records and self._spans is not None:
                 self._note(self._spans, records, began_ms)
-            if records or deadline.passed(self._clock.now_ms()):
+            if records:
                 self._fetcher.launch()
                 return records
             for state in self._fetcher.states.values():
                 self._check(state)
+            if advanced and deadline.passed(self._clock.now_ms()):
+                self._fetcher.launch()
+                return []
             await self._advance(deadline)
+            advanced = True
 
     @staticmethod
     def _note(spans: ClientSpans, records: Sequence[ConsumerRecord], began_ms: int) -> None:

@@ -258,14 +258,18 @@ class ShareConsumer:
     ) -> list[ShareRecord]:
         """Return acquired records, at most ``records_max``; acquire more if there are none."""
         deadline = Deadline.after(timeout_ms, self._clock.now_ms())
+        advanced = False  # with timeout_ms=0, fetches are started and may run once, too
         while True:
             self._group.attend()
             self._fetcher.assign(self._group.assigned())
             records = self._fetcher.take(records_max)
-            if records or deadline.passed(self._clock.now_ms()):
+            if records:
                 return records
             self._raise_error()
+            if advanced and deadline.passed(self._clock.now_ms()):
+                return []
             await self._advance(deadline, acquired_max)
+            advanced = True
 
     def _finish_last_poll(self) -> list[ShareRecord]:
         """Return the records of earlier polls that are to be returned again."""

@@ -318,3 +318,15 @@ def test_a_partition_that_does_not_exist_is_told() -> None:
                 await consumer.poll(timeout_ms=60_000)
 
     run(work())
+
+
+def test_polls_that_do_not_wait_let_the_fetches_run() -> None:
+    async def work() -> None:
+        async with consumer_on(filled([5])) as consumer:
+            consumer.assign([("t", 0)])
+            for _ in range(1_000):
+                if await consumer.poll(timeout_ms=0):
+                    return
+            pytest.fail("no records")
+
+    run(work())

@@ -1,5 +1,6 @@
 """ShareConsumer over a share group in memory."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -91,6 +92,17 @@ def test_a_member_reads_what_is_assigned_and_leaves() -> None:
 
 
 @pytest.mark.feature("T10")
+def test_polls_that_do_not_wait_acquire_records() -> None:
+    async def work(consumer: ShareConsumer) -> int:
+        for _ in range(1_000):
+            if records := await consumer.poll(timeout_ms=0):
+                return len(records)
+            await asyncio.sleep(0.01)
+        return 0
+
+    assert with_member(consumer_on(shared()), work) == 5
+
+
 def test_the_next_poll_accepts_the_records_of_the_last_one() -> None:
     share = shared()
 
