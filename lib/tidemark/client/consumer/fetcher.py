@@ -228,18 +228,19 @@ class Fetcher:
             self._back_off(state)  # a follower may lack what its leader has
 
     def _on_out_of_range(self, state: PartitionState, outcome: FetchOutcome) -> None:
-        """Apply auto_offset_reset: retention passed the position, or the log was truncated."""
+        """Apply auto_offset_reset: retention passed the position, or the log was truncated.
+
+        A reset drops what was fetched before, so it waits until those records were returned.
+        """
         if outcome.fetch_offset != state.fetch_position:
             return
         reset = RESETS[self._config.auto_offset_reset]
-        if reset is not None:
+        if reset is not None and state.holds_records:
+            self._back_off(state)
+        elif reset is not None:
             state.seek_by(reset)
-            return
-        state.error = error_for(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {outcome.fetch_offset} of {state.partition} is outside the log"
-            f" (it starts at {outcome.log_start})",
-        )
+        else:
+            state.error = _out_of_range(state, outcome)
 
     def _on_problem(self, state: PartitionState, problem: ClientError) -> None:
         if problem.retriable:
@@ -296,3 +297,11 @@ class Fetcher:
         finally:
             self._refreshing = False
             self.changed.set()
+
+
+def _out_of_range(state: PartitionState, outcome: FetchOutcome) -> ClientError:
+    return error_for(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"offset {outcome.fetch_offset} of {state.partition} is outside the log"
+        f" (it starts at {outcome.log_start})",
+    )

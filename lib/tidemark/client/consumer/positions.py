@@ -340,8 +340,11 @@ class PartitionState:
     @property
     def has_records(self) -> bool:
         """True if ``take`` may return records."""
-        if self.paused:
-            return False
+        return not self.paused and self.holds_records
+
+    @property
+    def holds_records(self) -> bool:
+        """True if there are fetched records to return, now or after ``resume``."""
         ahead = self._ahead is not None and self._ahead.is_ready
         return bool(self._chunks or self._ready_at < len(self._ready)) or ahead
 

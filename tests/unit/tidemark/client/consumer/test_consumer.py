@@ -330,3 +330,21 @@ def test_polls_that_do_not_wait_let_the_fetches_run() -> None:
             pytest.fail("no records")
 
     run(work())
+
+
+def test_fetched_records_are_returned_before_a_position_outside_the_log_is_reset() -> None:
+    transport = filled([3, 4])
+    log = transport.logs[ZERO]
+
+    async def work() -> None:
+        async with consumer_on(transport) as consumer:
+            consumer.assign([("t", 0)])
+            assert len(await consumer.poll(1)) == 1
+            log.batches, log.start, log.end = [], 20, 20
+            await asyncio.sleep(1)
+            offsets = [one.offset for _ in range(3) for one in await consumer.poll(timeout_ms=100)]
+            assert offsets == [1, 2, 3, 4, 5, 6]
+            log.append(build_batch([(1, None, b"x", ())]))
+            assert await read(consumer, 1) == [20]
+
+    run(work())
