@@ -138,7 +138,11 @@ def _text(data: bytes | None) -> str:
 
 
 def _iso(timestamp_ms: int) -> str:
+    """Return a date in UTC; the number itself if there is no such date."""
     if timestamp_ms < 0:
         return "-"
-    moment = datetime.fromtimestamp(timestamp_ms / 1_000, tz=UTC)
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1_000, tz=UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

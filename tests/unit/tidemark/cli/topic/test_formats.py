@@ -20,6 +20,12 @@ def test_time_is_for_people() -> None:
     assert as_line(RECORD._replace(timestamp_ms=-1), "{time} {timestamp}") == "- -1"
 
 
+@pytest.mark.parametrize("timestamp_ms", [1_700_000_000_123_456, 2**63 - 1])
+def test_a_time_without_a_date_is_its_number(timestamp_ms: int) -> None:
+    beyond = RECORD._replace(timestamp_ms=timestamp_ms, value=b"v")
+    assert as_line(beyond, "{time} {value}") == f"{timestamp_ms} v"
+
+
 @pytest.mark.parametrize("template", ["{nothing}", "{", "{}", "{key.x!z}"])
 def test_a_template_that_cannot_be_is_refused(template: str) -> None:
     with pytest.raises(CommandError, match="--format"):
