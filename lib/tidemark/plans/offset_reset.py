@@ -43,7 +43,7 @@ def timestamp_for(target: Target, now_ms: int) -> int | None:
     """Return the time to look up in the logs; None if the target needs none."""
     if target.goal is Goal.TIME:
         return target.number
-    return now_ms - target.number if target.goal is Goal.AGO else None
+    return max(0, now_ms - target.number) if target.goal is Goal.AGO else None
 
 
 def plan(

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
 
 from tidemark.cli.failure import CommandError
+from tidemark.cli.times import parse_ms
 from tidemark.plans.offset_reset import Goal, Target
 from tidemark.runtime.exit_codes import ExitCode
 
@@ -77,19 +77,14 @@ def parse_scope(text: str) -> Scope:
 
 def parse_time(text: str) -> int:
     """Return ms since 1970 for an ISO 8601 time (by default UTC) or @ms. Raises CommandError."""
-    if re.fullmatch(r"@\d+", text):
-        return int(text[1:])
     try:
-        moment = datetime.fromisoformat(text)
+        return parse_ms(text)
     except ValueError:
         raise CommandError(
             f"--to-datetime {text!r} is not a time",
-            hint="2026-03-01T12:00:00, with +02:00 or UTC, or @milliseconds",
+            hint="2026-03-01T12:00:00, with +02:00 or UTC, or @milliseconds; from 1970 on",
             code=ExitCode.USAGE,
         ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1_000)
 
 
 def parse_duration(text: str) -> int:

@@ -10,8 +10,10 @@ from typing import Final, NamedTuple
 
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import OutputFormat, document_text
+from tidemark.cli.times import parse_ms
 from tidemark.cli.topic.percent_format import as_bytes, compile_format
 from tidemark.client.consumer.positions import ConsumerRecord
+from tidemark.codec.varint import INT64_MAX
 from tidemark.runtime.exit_codes import ExitCode
 
 FIELDS: Final = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers")
@@ -37,21 +39,17 @@ def parse_start(text: str, option: str = "--from") -> StartAt:
     """
     if text in ("earliest", "latest"):
         return StartAt(text)
-    if re.fullmatch(r"\d+", text):
+    if re.fullmatch(r"\d+", text) and int(text) <= INT64_MAX:
         return StartAt("offset", int(text))
-    if re.fullmatch(r"@\d+", text):
-        return StartAt("timestamp", int(text[1:]))
     try:
-        moment = datetime.fromisoformat(text)
+        return StartAt("timestamp", parse_ms(text))
     except ValueError:
         raise CommandError(
             f"{option} {text!r} is not a position in a log",
-            hint="earliest, latest, an offset (42), @milliseconds, or a time (2026-03-01T12:00:00)",
+            hint="earliest, latest, an offset (42), @milliseconds, or a time from 1970 on"
+            " (2026-03-01T12:00:00)",
             code=ExitCode.USAGE,
         ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return StartAt("timestamp", int(moment.timestamp() * 1_000))
 
 
 def check_format(template: str, fields: Sequence[str] = FIELDS) -> str:

@@ -53,5 +53,6 @@ def test_no_move_leaves_the_log(
 
 def test_ago_is_counted_from_now() -> None:
     assert timestamp_for(Target(Goal.AGO, 300), 1_000) == 700
+    assert timestamp_for(Target(Goal.AGO, 1_001), 1_000) == 0  # -1 would be the end of the log
     assert timestamp_for(Target(Goal.TIME, 300), 1_000) == 300
     assert timestamp_for(Target(Goal.LATEST), 1_000) is None

@@ -38,5 +38,6 @@ def test_times_are_iso_or_milliseconds() -> None:
     assert parse_time("@1500") == 1_500
     assert parse_time("1970-01-01T00:00:02") == 2_000
     assert parse_time("1970-01-01T02:00:02+02:00") == 2_000
-    with pytest.raises(CommandError):
-        parse_time("yesterday")
+    for text in ("yesterday", "1969-12-31T23:59:59.999", f"@{2**63}"):
+        with pytest.raises(CommandError, match="is not a time"):
+            parse_time(text)

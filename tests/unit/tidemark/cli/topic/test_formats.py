@@ -7,6 +7,7 @@ from tidemark.cli.failure import CommandError
 from tidemark.cli.topic.formats import StartAt, as_json, as_line, check_format, parse_start
 from tidemark.client.consumer.positions import ConsumerRecord
 
+UNTIMELY = ("1969-12-31T23:59:59.999", "0001-01-01", f"@{2**63}", f"{2**63}")
 RECORD = ConsumerRecord("orders", 2, 41, 1_700_000_000_123, b"k", b"v\xff", (("h", b"1"),))
 
 
@@ -63,7 +64,7 @@ def test_where_to_begin_is_read(text: str, start: StartAt) -> None:
     assert parse_start(text) == start
 
 
-@pytest.mark.parametrize("text", ["", "begin", "-1", "@x", "2023-13-01"])
+@pytest.mark.parametrize("text", ["", "begin", "-1", "@x", "2023-13-01", *UNTIMELY])
 def test_what_is_no_place_in_a_log_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="is not a position in a log"):
         parse_start(text)
