@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidemark.cli.failure import CommandError
+from tidemark.codec.varint import INT64_MAX
 from tidemark.runtime.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class InputRecord(NamedTuple):
 
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: tuple[tuple[str, bytes | None], ...] = ()
     partition: int | None = None
     timestamp_ms: int | None = None
 
@@ -182,8 +183,10 @@ class InputFormat:
         for field, text in zip(self.fields, match.groups(), strict=True):
             try:
                 values[field.letter] = text if field.letter == "h" else _DECODERS[field.how](text)
-                if field.letter in "pT":
+                if field.letter == "p":
                     int(text)
+                elif field.letter == "T":
+                    _timestamp(int(text))
             except (ValueError, binascii.Error) as error:
                 raise bad_line(number, line, f"has no %{field.letter}: {error}") from None
         hows = {field.letter: field.how for field in self.fields}
@@ -192,8 +195,17 @@ class InputFormat:
             values.get("v"),
             _headers(values.get("h", b""), _DECODERS[hows.get("h", "raw")], line, number),
             int(values["p"]) if "p" in values else None,
-            int(values["T"]) if "T" in values else None,
+            _timestamp(int(values["T"])) if "T" in values else None,
         )
+
+
+def _timestamp(number: int) -> int | None:
+    """Return the time of a record in ms; None for -1, which is a record without one. Raises
+    ValueError.
+    """
+    if not -1 <= number <= INT64_MAX:
+        raise ValueError(f"{number} is no time in ms since 1970")
+    return None if number == -1 else number
 
 
 def _headers(
@@ -230,8 +242,7 @@ def read_json(line: bytes, number: int) -> InputRecord:
         if not isinstance(document, dict):
             raise ValueError("it is no object")
         headers = tuple(
-            (str(each["name"]), _bytes_in(each, "value") or b"")
-            for each in document.get("headers") or ()
+            (str(each["name"]), _bytes_in(each, "value")) for each in document.get("headers") or ()
         )
         timestamp = document.get("timestamp")
         partition = document.get("partition")
@@ -240,9 +251,9 @@ def read_json(line: bytes, number: int) -> InputRecord:
             _bytes_in(document, "value"),
             headers,
             None if partition is None else int(partition),
-            None if timestamp is None else int(timestamp),
+            None if timestamp is None else _timestamp(int(timestamp)),
         )
-    except (ValueError, KeyError, TypeError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, binascii.Error) as error:
         raise bad_line(number, line, f"is no record in JSON ({error})") from None
 
 

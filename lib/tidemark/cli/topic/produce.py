@@ -19,7 +19,7 @@ _CHUNK_BYTES: Final = 256 * 1024
 _RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
 _REPORT_BYTES_MIN: Final = 4 * 1024 * 1024
 
-Header = tuple[str, bytes]
+Header = tuple[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)

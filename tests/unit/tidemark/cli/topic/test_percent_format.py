@@ -71,7 +71,8 @@ def test_a_format_that_cannot_be_read_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"), [("%k:%v", b"a"), ("%p %v", b"x y"), ("%k{hex}", b"x"), ("%h|%v", b"a|x")]
+    ("text", "line"),
+    [("%k:%v", b"a"), ("%p %v", b"x y"), ("%k{hex}", b"x"), ("%h|%v", b"a|x"), ("%T", b"-2")],
 )
 def test_a_line_in_another_format_is_named_by_its_number(text: str, line: bytes) -> None:
     with pytest.raises(CommandError, match="line 7") as refused:
@@ -80,23 +81,32 @@ def test_a_line_in_another_format_is_named_by_its_number(text: str, line: bytes)
 
 
 BYTES = st.none() | st.binary(max_size=20)
-HEADERS = st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=5)), max_size=3)
+HEADERS = st.lists(st.tuples(st.text(max_size=5), BYTES), max_size=3)
 
 
 @pytest.mark.feature("AD60")
 @given(BYTES, BYTES, HEADERS)
 def test_what_consume_prints_as_json_produce_reads_back(
-    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]
+    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
 ) -> None:
     record = RECORD._replace(key=key, value=value, headers=tuple(headers))
     read = read_json(as_json(record).encode("utf-8", "surrogatepass"), 1)
     assert read == InputRecord(key, value, tuple(headers), 2, record.timestamp_ms)
 
 
-@pytest.mark.parametrize("line", [b"", b"[]", b"{", b'{"value_base64":"%"}', b'{"headers":[{}]}'])
+NO_RECORDS = (b"", b"[]", b"{", b'{"value_base64":"%"}', b'{"headers":[{}]}')
+UNTIMELY = (b'{"timestamp":-2}', b'{"timestamp":9223372036854775808}', b'{"timestamp":Infinity}')
+
+
+@pytest.mark.parametrize("line", [*NO_RECORDS, *UNTIMELY])
 def test_a_line_that_is_no_record_is_refused(line: bytes) -> None:
     with pytest.raises(CommandError, match="line 3"):
         read_json(line, 3)
+
+
+def test_a_record_without_a_time_gets_the_present_one() -> None:
+    assert InputFormat.of("%T %v").read(b"-1 x", 1) == InputRecord(None, b"x")
+    assert read_json(b'{"timestamp": -1}', 1).timestamp_ms is None
 
 
 def test_a_value_that_is_an_object_is_sent_as_json() -> None:
