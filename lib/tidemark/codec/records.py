@@ -320,7 +320,7 @@ def _read_headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | 
         value, position = _read_bytes(data, position)
         if name is None:
             raise ValueError("null header key")
-        headers.append((name.decode(), value))
+        headers.append((name.decode(errors="replace"), value))  # as Java's clients do
     return tuple(headers), position
 
 

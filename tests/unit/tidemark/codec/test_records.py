@@ -201,7 +201,6 @@ GOOD = encode_record(0, 0, b"k", b"v", [("h", b"x")])
         (b"\x0c\x00\x00\x00\x01\x05\x00", 1),  # value length -3
         (b"\x0c\x00\x00\x00\x01\x01\x01", 1),  # header count -1
         (b"\x10\x00\x00\x00\x01\x01\x02\x01\x01", 1),  # null header name
-        (b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x01", 1),  # header name is not UTF-8
         (b"\x0c\x00\x00\x00\x64\x01\x00", 1),  # key beyond the record
         (b"\x01\x00\x00\x00\x01\x01\x00", 1),  # record length -1
         (b"\x0e\x00\x00\x00\x01\x01\x00", 1),  # record length beyond the data
@@ -212,6 +211,11 @@ def test_malformed_records_are_refused(payload: bytes, count: int) -> None:
     batch = _batch_of(payload, count)
     with pytest.raises(RecordsError):
         read_records(batch, read_header(batch))
+
+
+def test_a_header_name_that_is_not_utf8_is_read_with_replacements() -> None:
+    batch = _batch_of(b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x01", 1)
+    assert read_records(batch, read_header(batch))[0].headers == (("\ufffd", None),)
 
 
 @settings(max_examples=60, deadline=None)
