@@ -124,6 +124,23 @@ def newcomers(start: Offsets, topics: Mapping[str, Topic]) -> list[TopicPartitio
     ]
 
 
+def ends_up_to(
+    ceiling: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    start: Offsets,
+    topics: Mapping[str, Topic],
+) -> dict[TopicPartition, int]:
+    """Limit the latest offsets to those at which a run ends, 0 for partitions added since.
+
+    A limit below ``start`` is no loss: the query may have started at a later end than the run's.
+    """
+    limited = {}
+    for partition, at in latest.items():
+        position = _position(start, topics[partition.topic].topic_id, partition)
+        limited[partition] = min(at, max(ceiling.get(partition, 0), position or 0))
+    return limited
+
+
 def advance(
     start: Offsets,
     topics: Mapping[str, Topic],

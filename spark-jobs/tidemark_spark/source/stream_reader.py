@@ -26,6 +26,7 @@ from tidemark_spark.source.offset_ranges import (
     Offsets,
     Topic,
     advance,
+    ends_up_to,
     newcomers,
     offsets_from_json,
     offsets_of,
@@ -153,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return advance(
             began,
             topics,
-            latest=self._latest(partitions_of(topics)),
+            latest=self._latest(began, topics),
             earliest=self._lookup.earliest(self._entering(began, topics)),
             rows_max=rows_max,
         )
@@ -165,13 +166,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             known.update(self._names())
         return self._lookup.topics(known=known)
 
-    def _latest(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
-        latest = self._lookup.latest(partitions)
-        if self._ceiling is None:
-            return latest
-        return {
-            partition: min(at, self._ceiling.get(partition, 0)) for partition, at in latest.items()
-        }
+    def _latest(self, began: Offsets, topics: Mapping[str, Topic]) -> Mapping[TopicPartition, int]:
+        latest = self._lookup.latest(partitions_of(topics))
+        return latest if self._ceiling is None else ends_up_to(self._ceiling, latest, began, topics)
 
     def _entering(self, began: Offsets, topics: Mapping[str, Topic]) -> list[TopicPartition]:
         """Partitions that are new to the query.
