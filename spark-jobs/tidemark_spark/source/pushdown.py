@@ -136,4 +136,6 @@ def _by_timestamp(pruning: Pruning, one: Filter) -> Pruning:
     since_epoch = value - _EPOCH
     timestamp_ms = (since_epoch.days * 86_400 + since_epoch.seconds) * 1_000
     timestamp_ms += since_epoch.microseconds // 1_000
+    if timestamp_ms < 0:
+        return pruning  # records without a timestamp (-1) may match, and no lookup finds them
     return replace(pruning, timestamp_ms=max(timestamp_ms, pruning.timestamp_ms or 0))

@@ -95,6 +95,11 @@ def test_a_lower_bound_of_time_narrows_and_stays(kind: type[Filter]) -> None:
     assert absorb([one]) == (Pruning(timestamp_ms=NOON_MS), [one])
 
 
+def test_a_time_before_1970_does_not_leave_out_records_without_a_time() -> None:
+    long_ago = GreaterThanOrEqual(("timestamp",), datetime(1960, 1, 1, tzinfo=UTC))
+    assert absorb([long_ago]) == (Pruning(), [long_ago])
+
+
 def test_of_two_times_the_later_counts() -> None:
     later = GreaterThan(("timestamp",), NOON)
     earlier = GreaterThan(("timestamp",), NOON.replace(hour=3))
