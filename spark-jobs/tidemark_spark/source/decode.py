@@ -43,6 +43,8 @@ _OF_PAIR: Final = (_RAW >> 1) ^ -(_RAW & 1)
 _SIZE_IN_PAIR: Final = np.where(_PAIRS & _MORE, np.where(_HIGH & _MORE, 0, 2), 1).astype(np.uint8)
 """Number of these bytes that the varint takes; 0 if it is longer, and its value is not valid."""
 _US_PER_MS: Final = 1_000
+_MS_MAX: Final = np.int64((2**63 - 1) // _US_PER_MS)
+"""Bound of what Spark's timestamps hold, in the year 294247; what is beyond is cut to it."""
 _LOG_APPEND_TIME: Final = 1
 """timestampType, as in Spark's Kafka source; 0 is the producer's."""
 
@@ -338,7 +340,8 @@ class _Makers:
             case "offset":
                 return pa.array(columns.offset)
             case "timestamp":
-                return pa.array(columns.timestamp_ms * _US_PER_MS).cast(field.type)
+                ms = np.clip(columns.timestamp_ms, -_MS_MAX, _MS_MAX)
+                return pa.array(ms * _US_PER_MS).cast(field.type)
             case "timestampType":
                 return pa.array(columns.timestamp_type)
             case "headers":

@@ -106,6 +106,14 @@ def test_a_record_longer_than_two_bytes_can_say() -> None:
     assert [row["value"] for row in rows_of(batches)] == [value, b"x"]
 
 
+@pytest.mark.parametrize("ms", [-(2**63), -(2**62), -1, 2**62, 2**63 - 1])
+def test_a_timestamp_beyond_what_spark_holds_is_cut_to_it(ms: int) -> None:
+    schema = pa.schema([SCHEMA.field("timestamp")])
+    (us,) = decode([raw([(ms, None, b"v", ())])], PARTITION, schema).column(0).cast(pa.int64())
+    bound = (2**63 - 1) // 1_000
+    assert us.as_py() == 1_000 * max(-bound, min(ms, bound))
+
+
 def test_the_brokers_time_is_every_records() -> None:
     batch = raw([(1_000, None, b"a", ()), (9_000, None, b"b", ())], extra=TIMESTAMP_TYPE_BIT)
     rows = rows_of([batch])
