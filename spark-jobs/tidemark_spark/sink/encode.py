@@ -29,6 +29,8 @@ SPREAD_BYTES: Final = 16 * 1024
 producers.
 """
 
+_NO_TIMESTAMP: Final = -1
+
 _NOTHING: Final = pa.scalar(b"", pa.binary())
 _NO_HEADERS: Final = pa.scalar(b"\x00", pa.binary())
 
@@ -319,17 +321,20 @@ def _filled(column: pa.Array, kind: Any, filler: int) -> Array:
 
 
 def _timestamps(column: pa.Array | None, count: int, now_ms: Callable[[], int]) -> Array:
-    """Return timestamps in ms since 1970; the current time for null."""
+    """Return timestamps in ms since 1970; the current time for null and for -1.
+
+    A record without a timestamp has -1, also in the source, and no producer sends it.
+    """
     if column is None:
         return np.full(count, now_ms(), np.int64)
     micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     stamps = _filled(micros, pa.int64(), 0) // 1_000
-    nulls = _null_mask(column)
-    if nulls.any():
-        stamps[nulls] = now_ms()
+    absent = _null_mask(column) | (stamps == _NO_TIMESTAMP)
+    if absent.any():
+        stamps[absent] = now_ms()
     if (stamps < 0).any():
         raise RowError(
-            f"a row's timestamp is {int(stamps.min())} ms before 1970",
+            f"a row's timestamp is {-int(stamps.min())} ms before 1970",
             hint="use timestamps from 1970-01-01 00:00 UTC on, as Kafka requires",
         )
     return stamps

@@ -147,9 +147,9 @@ def test_the_spread_goes_on_with_the_next_piece() -> None:
 
 
 def test_rows_without_timestamp_get_the_present() -> None:
-    stamps = pa.array([None, 5_000_000], MILLIS)
-    batches = encoder().encode(plain(pa.array([b"a", b"b"]), timestamp=stamps))
-    assert [record.timestamp for batch in batches for record in decoded(batch)] == [77, 5_000]
+    stamps = pa.array([None, 5_000_000, -1_000], MILLIS)
+    batches = encoder().encode(plain(pa.array([b"a", b"b", b"c"]), timestamp=stamps))
+    assert [record.timestamp for batch in batches for record in decoded(batch)] == [77, 5_000, 77]
 
 
 def test_a_batch_is_not_filled_beyond_its_bound() -> None:
@@ -168,7 +168,7 @@ def test_a_batch_is_not_filled_beyond_its_bound() -> None:
             "partition 3 of topic t, which has partitions 0 to 2",
         ),
         ({"partition": pa.array([-1], pa.int32())}, "partition -1 of topic t"),
-        ({"timestamp": pa.array([-1_000], MILLIS)}, "before 1970"),
+        ({"timestamp": pa.array([-2_000], MILLIS)}, "is 2 ms before 1970"),
         (
             {"headers": pa.array([[{"key": None, "value": b""}]], HEADERS)},
             "the key of a header is null",
