@@ -8,6 +8,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from tidemark.codec.varint import INT64_MAX
+
 from tidemark_spark.errors import OptionError
 from tidemark_spark.security import SECURITY_OPTIONS
 
@@ -79,20 +81,21 @@ def boolean(options: Mapping[str, str], name: str, *, otherwise: bool) -> bool:
     return text.lower() == "true"
 
 
-def positive(options: Mapping[str, str], name: str) -> int | None:
+def positive(options: Mapping[str, str], name: str, most: int = INT64_MAX) -> int | None:
     """Return an option that is a positive integer, or None if it is not given."""
     text = options.get(name.lower())
-    return None if text is None else integer(name, text, 1)
+    return None if text is None else integer(name, text, 1, most)
 
 
-def integer(name: str, text: str, least: int) -> int:
-    """Parse an integer that is at least ``least``. Raises OptionError."""
+def integer(name: str, text: str, least: int, most: int = INT64_MAX) -> int:
+    """Parse an integer from ``least`` to ``most``. Raises OptionError."""
     try:
         number = int(text)
     except ValueError:
         number = least - 1
-    if number < least:
-        raise OptionError(f"{name} is {text!r}", f"an integer of at least {least}")
+    if not least <= number <= most:
+        shown = f"an integer of at least {least}" if number < least else f"at most {most}"
+        raise OptionError(f"{name} is {text!r}", shown)
     return number
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from tidemark.client.config import COMPRESSION_CODES, ClientConfig, ProducerConfig
 from tidemark.client.errors import ClientConfigError
 from tidemark.client.security_config import SecurityConfig
+from tidemark.codec.varint import INT32_MAX
 
 from tidemark_spark.errors import OptionError
 from tidemark_spark.options import (
@@ -15,6 +16,7 @@ from tidemark_spark.options import (
     boolean,
     bootstrap_servers,
     check_names,
+    integer,
     positive,
 )
 from tidemark_spark.security import client_security
@@ -127,7 +129,7 @@ def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         topic=_text(options, "topic"),
         sink_id=sink_id,
         batch=_batch(options, sink_id, streaming=streaming),
-        transaction_timeout_ms=positive(options, "transaction.timeout.ms")
+        transaction_timeout_ms=positive(options, "transaction.timeout.ms", INT32_MAX)
         or TRANSACTION_TIMEOUT_MS,
         group_id=group_id,
         source_offsets=source_offsets,
@@ -172,9 +174,7 @@ def _batch(options: Mapping[str, str], sink_id: str | None, *, streaming: bool) 
             "a repeatable batch write needs all of sink.id, query.id and batch.id",
             "set all three, or none of query.id and batch.id",
         )
-    if not number.isdigit():
-        raise OptionError(f"batch.id is {number!r}", "an integer of at least 0")
-    return BatchName(query_id, int(number))
+    return BatchName(query_id, integer("batch.id", number, 0))
 
 
 def _check_delivery(options: WriteOptions) -> None:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from tidemark.client.consumer.range_reader import RangeReaderConfig
+from tidemark.codec.varint import INT64_MAX
 from tidemark.model.topics import TopicPartition
 
 from tidemark_spark.errors import OptionError
@@ -329,7 +330,7 @@ def _per_partition(name: str, text: str, least: int) -> dict[TopicPartition, int
             raise OptionError(f"{name}: the value for {topic!r} is {numbers!r}", hint)
         for partition, number in numbers.items():
             whole = isinstance(number, int) and not isinstance(number, bool)
-            if not partition.isdigit() or not whole or number < least:
+            if not partition.isdecimal() or not whole or not least <= number <= INT64_MAX:
                 raise OptionError(
                     f"{name}: the value for {topic!r} contains {partition!r}: {number!r}", hint
                 )

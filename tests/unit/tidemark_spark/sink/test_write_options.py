@@ -74,6 +74,7 @@ def test_the_sources_offsets_need_a_group() -> None:
         ({"replay__mismatch": "x"}, "fail or skip"),
         ({"compression__type": "rar"}, "zstd"),
         ({"transaction__timeout__ms": "0"}, "at least 1"),
+        ({"transaction__timeout__ms": f"{2**31}"}, "at most 2147483647"),
         ({"topic": " "}, "topic is empty"),
         ({"client__acks": "1"}, "in-sync replicas"),
         ({"client__transactional_id": "x"}, "sink.id"),
