@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from tidemark.client.errors import ClientConfigError
 from tidemark.client.security_config import SecurityConfig
+from tidemark.codec.varint import INT32_MAX, INT32_MIN
 from tidemark.model.errors import ErrorCode
 from tidemark.model.scram import MECHANISM_NAMES
 
@@ -31,6 +32,20 @@ COMPRESSION_CODES: Final[Mapping[str, int]] = {
     "lz4": 3,
     "zstd": 4,
 }
+_LEVELS: Final[Mapping[str, tuple[int, int]]] = {
+    "gzip": (-1, 9),
+    "zstd": (INT32_MIN, 22),
+}
+_INT32: Final = (
+    "request_timeout_ms",
+    "transaction_timeout_ms",
+    "fetch_min_bytes",
+    "fetch_max_wait_ms",
+    "fetch_max_bytes",
+    "max_partition_fetch_bytes",
+    "max_poll_interval_ms",
+)
+"""Settings that requests carry as int32."""
 ACQUIRE_MODES: Final[Mapping[str, int]] = {"batch_optimized": 0, "record_limit": 1}
 _ACKNOWLEDGEMENT: Final = ("implicit", "explicit")
 
@@ -78,6 +93,8 @@ class ClientConfig(SecurityConfig):
             "response_bytes_max",
             "pending_requests_max",
         )
+        for name in _INT32:
+            _at_most(name, getattr(self, name, None), INT32_MAX)
 
     def _check_grpc(self) -> None:
         if self.uses_sasl and not self.uses_tls:
@@ -144,6 +161,10 @@ class ProducerConfig(ClientConfig):
             "transaction_timeout_ms",
         )
         _not_negative(self, "linger_ms", "max_block_ms")
+        least, most = _LEVELS.get(self.compression_type, (INT32_MIN, INT32_MAX))
+        _at_most("compression_level", self.compression_level, most)
+        if self.compression_level is not None and self.compression_level < least:
+            raise _problem(f"compression_level must be at least {least}")
         if self.transactional_id is not None and not self.idempotent:
             raise _problem(
                 "transactional_id needs acks='all', idempotence, and at most"
@@ -397,7 +418,7 @@ class Bootstrap:
 
 def _address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise _problem(f"bootstrap server {text!r} is not host:port")
     return Address(host.strip("[]"), int(port))
 
@@ -416,6 +437,11 @@ def _positive(config: ClientConfig, *names: str) -> None:
     for name in names:
         if getattr(config, name) <= 0:
             raise _problem(f"{name} must be above 0, not {getattr(config, name)}")
+
+
+def _at_most(name: str, value: int | None, most: int) -> None:
+    if value is not None and value > most:
+        raise _problem(f"{name} must be at most {most}, not {value}")
 
 
 def _not_negative(config: ClientConfig, *names: str) -> None:

@@ -20,7 +20,9 @@ def test_several_bootstrap_servers_are_read_from_one_text_or_a_list() -> None:
     assert str(expected[1]) == "[::1]:2"
 
 
-@pytest.mark.parametrize("text", ["", ",", "host", "host:", ":9092", "host:x", "host:0", "h:99999"])
+@pytest.mark.parametrize(
+    "text", ["", ",", "host", "host:", ":9092", "host:x", "host:²", "host:0", "h:99999"]
+)
 def test_a_bad_bootstrap_server_is_refused(text: str) -> None:
     with pytest.raises(ClientConfigError):
         Bootstrap.parse(text)
@@ -55,6 +57,10 @@ def test_fewer_acks_switch_idempotence_off_unless_it_was_asked_for() -> None:
         {"compression_type": "brotli"},
         {"batch_size": 0},
         {"linger_ms": -1},
+        {"compression_type": "gzip", "compression_level": 10},
+        {"compression_type": "gzip", "compression_level": -2},
+        {"compression_type": "zstd", "compression_level": 23},
+        {"transaction_timeout_ms": 2**31},
         {"delivery_timeout_ms": 10},
         {"transport": "http"},
     ],
