@@ -28,6 +28,7 @@ from tidemark.client.errors import (
 )
 from tidemark.client.spans import ClientSpans
 from tidemark.client.wire.session import Session
+from tidemark.codec.varint import INT64_MAX
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
@@ -200,8 +201,10 @@ class Consumer:
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Set the position to any offset."""
-        if offset < 0:
-            raise ValueError(f"offset {offset} is negative; use seek_to_beginning or seek_to_end")
+        if not 0 <= offset <= INT64_MAX:
+            raise ValueError(
+                f"offset {offset} is negative or too large; use seek_to_beginning or seek_to_end"
+            )
         self._state(partition).seek(offset)
         self._fetcher.changed.set()
 
@@ -218,9 +221,7 @@ class Consumer:
 
         Without partitions, in every assigned partition.
         """
-        if timestamp_ms < 0:
-            raise ValueError(f"timestamp_ms {timestamp_ms} is negative")
-        self._seek_by(partitions, timestamp_ms)
+        self._seek_by(partitions, _checked_time(timestamp_ms))
 
     async def position(self, partition: Partition) -> int:
         """Return the offset of the next record that ``poll`` returns, looked up if necessary.
@@ -348,7 +349,10 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record of each partition at or after a timestamp, None without one."""
         found = await self._look_up(
-            {TopicPartition(*partition): time for partition, time in timestamps_ms.items()}
+            {
+                TopicPartition(*partition): _checked_time(time)
+                for partition, time in timestamps_ms.items()
+            }
         )
         return {part: place if place.offset >= 0 else None for part, place in found.items()}
 
@@ -465,3 +469,10 @@ class Consumer:
             allowed_ms=self.config.request_timeout_ms,
             read_committed=self.config.isolation_level == "read_committed",
         )
+
+
+def _checked_time(timestamp_ms: int) -> int:
+    """Return a timestamp to look up; negative numbers would be the ends of the log."""
+    if not 0 <= timestamp_ms <= INT64_MAX:
+        raise ValueError(f"timestamp_ms {timestamp_ms} is negative or too large")
+    return timestamp_ms

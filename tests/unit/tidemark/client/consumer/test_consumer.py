@@ -244,8 +244,13 @@ def test_wrong_calls_are_refused() -> None:
             with pytest.raises(UnknownTopicOrPartitionError, match="not assigned"):
                 consumer.seek(ZERO, 0)
             consumer.assign([ZERO])
-            with pytest.raises(ValueError, match="negative"):
-                consumer.seek(ZERO, -1)
+            for wrong in (-1, 2**63):
+                with pytest.raises(ValueError, match="negative or too large"):
+                    consumer.seek(ZERO, wrong)
+                with pytest.raises(ValueError, match="negative or too large"):
+                    consumer.seek_to_timestamp(wrong)
+                with pytest.raises(ValueError, match="negative or too large"):
+                    await consumer.offsets_for_times({ZERO: wrong})
             with pytest.raises(ValueError, match="max_records"):
                 await consumer.poll(0)
 
