@@ -67,6 +67,9 @@ class Cluster:
                 if not problem.retriable or deadline.passed(self._clock.now_ms()):
                     raise
                 continue
+            view = self.cache.topic(topic)
+            if view is not None and not self.cache.is_doubtful(topic):
+                return view  # the cache may be stale for another topic, which was deleted
             code = self.cache.topic_error(topic)
             if code and self.gives_up(code, deadline):
                 raise error_for(code, f"topic {topic!r} cannot be used")

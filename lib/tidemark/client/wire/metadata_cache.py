@@ -122,6 +122,10 @@ class MetadataCache:
         view = self.cluster.topics.get(topic)
         return view if view is not None and view.error_code == 0 and view.partitions else None
 
+    def is_doubtful(self, topic: str) -> bool:
+        """True if the last response did not know a topic that brokers knew before."""
+        return topic in self._unknown_since
+
     def topic_error(self, topic: str) -> ErrorCode:
         """Return the error that prevents the use of a topic; NONE if there is none."""
         view = self.cluster.topics.get(topic)
@@ -150,6 +154,7 @@ class MetadataCache:
             if now < since + self._unknown_grace_ms:
                 self._stale = True
                 return known
+            del self._unknown_since[view.topic]
         if known is None or known.topic_id != view.topic_id or not known.partitions:
             return view
         partitions = tuple(

@@ -384,3 +384,21 @@ def test_encoded_records_beyond_a_request_are_refused() -> None:
 
     with pytest.raises(MessageTooLargeError, match=r"a batch of 2\d\d\d bytes"):
         run(work())
+
+
+def test_a_deleted_topic_does_not_hold_up_another() -> None:
+    async def work() -> float:
+        transport, other = MemoryTransport(), MemoryTransport(topic="u")
+        transport.partitions += other.partitions
+        transport.logs |= other.logs
+        transport.leaders |= other.leaders
+        async with producer_on(transport) as producer:
+            await producer.send("u", b"1")
+            await producer.send("t", b"1")
+            transport.partitions = [ZERO]
+            producer._session.cache.mark_stale()
+            began = asyncio.get_running_loop().time()
+            await producer.partitions_for("t")
+            return asyncio.get_running_loop().time() - began
+
+    assert run(work()) < 1
