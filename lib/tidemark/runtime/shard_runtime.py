@@ -261,12 +261,17 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         self, writer: Writer, committed: Coroutine[Any, Any, int], *, commits: bool
     ) -> None:
         """Replay a marker that was just appended to the local log, after everything decided here.
-        Later replies may depend on it, and wait until it is ``committed``.
+        Later replies may depend on it, and wait until it is ``committed``. The state is dropped if
+        it has records that the log lacks, for want of room: they would follow the marker.
         """
         if self._shard is None or self._tasks is None:
             committed.close()
             return
-        assert not self._gathered.runs, "a local log takes records at once"
+        if self._gathered.runs:
+            committed.close()
+            words = "a transaction ended before records that wait for earlier appends"
+            self._break(TidemarkError(ErrorCode.REQUEST_TIMED_OUT, words))
+            return
         self._guarded(lambda shard: shard.replay_end(writer, commits=commits))
         part: _Part[RecordT, EffectT] = _Part()
         self._in_flight.append(part)

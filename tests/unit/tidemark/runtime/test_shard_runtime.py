@@ -379,6 +379,38 @@ def test_an_end_told_to_a_local_log_holds_answers_back_until_it_is_committed() -
     served(log, work, in_flight_max=100)
 
 
+def test_an_end_before_records_that_wait_for_room_drops_the_state() -> None:
+    """The marker is in the log: its sender takes it for written, and does not repeat it."""
+    log = HeldLog(holds=True)
+
+    async def refused(runtime: Runtime, request: str) -> None:
+        with pytest.raises(TidemarkError) as refusal:
+            await runtime.ask(request)
+        assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    async def run() -> None:
+        runtime = make(log, in_flight_max=2)
+
+        async def serve() -> None:
+            with pytest.raises(ExceptionGroup):
+                await runtime.run()
+
+        async def never() -> int:
+            raise AssertionError("nothing waits for the marker")
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(serve())
+            await settle()
+            for request in ("a=1", "b=1"):
+                tasks.create_task(refused(runtime, request))
+            await settle()
+            runtime.end_transaction(Writer(7, 0), never(), commits=True)
+            assert not runtime.is_serving
+
+    run_virtual(run())
+    assert log.records() == [["loaded"], ["a"]]
+
+
 class Located(Register):
     """A register that needs to know where its records are."""
 
