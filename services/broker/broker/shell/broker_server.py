@@ -31,6 +31,7 @@ from broker.shell.metrics.collector import Measured
 from broker.shell.request_times import RequestTimes
 from broker.shell.rooms import (
     ShareRoom,
+    UpkeepRoom,
     WorkerPools,
     build_cluster,
     build_groups,
@@ -127,17 +128,7 @@ class BrokerServer:
             self.facts, self.metadata, self.cluster.internal_topics, seams.channels
         )
         settings = BrokerSettings(self.facts, self.metadata)
-        self.upkeep = build_upkeep(
-            self.facts,
-            self.metadata,
-            self.counters,
-            self.cluster,
-            self.partitions,
-            self.replication,
-            settings,
-            cleaners=seams.make_workers(jobs_max=1),
-            opener=seams.opener,
-        )
+        self.upkeep = self._make_upkeep(seams, settings)
         self.limits = connection_limits(config)
         settings.follow(partial(self.limits.configure, connections_possible(config)))
         self._cold_readers = seams.make_threads(COLD_READERS, "cold-read")
@@ -146,6 +137,20 @@ class BrokerServer:
         self._after_load = seams.after_load
         self._has_image = asyncio.Event()
         self.metadata.subscribe(LISTENERS, Kind.FIRST, self._let_clients_in)
+
+    def _make_upkeep(self, seams: Seams, settings: BrokerSettings) -> UpkeepRoom:
+        return build_upkeep(
+            self.facts,
+            self.metadata,
+            self.counters,
+            self.cluster,
+            self.partitions,
+            self.replication,
+            self.groups,
+            settings,
+            cleaners=seams.make_workers(jobs_max=1),
+            opener=seams.opener,
+        )
 
     def _make_shares(self, channels: ChannelPool) -> ShareRoom:
         coordinators = share_coordinators(self.metadata, channels, dice=self.facts.dice)

@@ -428,6 +428,7 @@ def build_upkeep(
     cluster: ClusterRoom,
     partitions: PartitionRoom,
     replication: ReplicationRoom,
+    groups: GroupRoom,
     settings: BrokerSettings,
     *,
     cleaners: WorkerPool,
@@ -447,6 +448,7 @@ def build_upkeep(
         counters=counters,
         moves=replication.moves,
         on_new_log=cleaning.forget,
+        on_retried=groups.coordinator.sync,
     )
     reports = ReplicaReports(
         facts,

@@ -85,6 +85,7 @@ def hosting_of(
         counters=parts.counters,
         moves=parts.replication.moves,
         on_new_log=on_new_log,
+        on_retried=parts.groups.coordinator.sync,
     )
 
 

@@ -77,9 +77,11 @@ class Hosting:
         counters: BrokerCounters,
         moves: DirectoryMoves,
         on_new_log: Callable[[LogManager, TopicPartition], None],
+        on_retried: Callable[[], None] = lambda: None,
     ) -> None:
         """``on_new_log`` is called before a log is created: anything kept under its name is
-        void.
+        void. ``on_retried`` is called after a partition was tried again: no image shows that it
+        has a role now.
         """
         self._broker_id = facts.broker_id
         self._config = facts.config
@@ -92,6 +94,7 @@ class Hosting:
         self._counters = counters
         self._moves = moves
         self._on_new_log = on_new_log
+        self._on_retried = on_retried
         self._following = following
         self._is_hosting = False
         self._unfinished: dict[tuple[TopicId, int], None] = {}
@@ -162,6 +165,7 @@ class Hosting:
             for _ in self._host_partitions(topic, (number,), defaults):
                 pass
             self._wake_changed()
+            self._on_retried()
 
     def _not_finished(self, topic_id: TopicId, number: int, failure: DiskError) -> None:
         self._unfinished[topic_id, number] = None

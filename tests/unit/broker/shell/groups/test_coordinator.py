@@ -132,3 +132,22 @@ def test_an_owner_epoch_below_zero_is_refused() -> None:
     request = pb.ReserveGroupIdRequest(group_id="g", owner_epoch=-1)
     answer = asyncio.run(Node().call("ReserveGroupId", request))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_partition_that_is_hosted_late_is_coordinated_without_a_newer_image() -> None:
+    world = World()
+    world.show(topic())
+    disk, groups = world.disks[0], world.parts.groups.coordinator
+
+    async def work() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            holding = tasks.create_task(groups.run())
+            await asyncio.sleep(0)
+            disk.exhausted = True
+            world.show(topic(), topic(CONSUMER_OFFSETS, number=2))
+            disk.exhausted = False
+            await world.hosting.retry_due()
+            await until(lambda: groups.is_serving(0))
+            holding.cancel()
+
+    asyncio.run(work())
