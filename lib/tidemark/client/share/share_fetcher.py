@@ -7,7 +7,7 @@ connection of their own: the broker ends the session with the connection.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from tidemark.client.config import ACQUIRE_MODES, ShareConsumerConfig
@@ -151,8 +151,30 @@ class ShareFetcher:
                 broker.fetching = True
                 work = self._fetch(broker, dict(partitions), records_max)
                 self._session.spawn(work, name=f"share-fetch-{broker_id}")
+        self._acknowledge_elsewhere(wanted.keys(), now)
         instants = [one.resume_at for one in self._brokers.values() if one.resume_at > now]
         return min(instants, default=None)
+
+    def _acknowledge_elsewhere(self, fetched_from: Collection[int], now: float) -> None:
+        """Send what is decided to brokers from which nothing is fetched: partitions that this
+        member has no longer. No fetch takes it along.
+        """
+        for broker_id, broker in self._brokers.items():
+            if broker_id in fetched_from or broker.fetching or broker.resume_at > now:
+                continue
+            if taken := self._take(broker):
+                broker.fetching = True
+                work = self._acknowledge_all(broker, taken)
+                self._session.spawn(work, name=f"share-acknowledge-{broker_id}")
+
+    async def _acknowledge_all(self, broker: _Broker, taken: Taken) -> None:
+        allowed_ms = self._config.default_api_timeout_ms
+        deadline = Deadline.after(allowed_ms, self._clock.now_ms())
+        try:
+            await self._commit_at(broker, broker.lost_count, taken, deadline)
+        finally:
+            broker.fetching = False
+            self.changed.set()
 
     async def _fetch(
         self, broker: _Broker, wanted: Mapping[TopicPartition, SharePartition], records_max: int

@@ -481,6 +481,42 @@ def test_records_fetched_before_the_assignment_changed_are_acknowledged_as_any()
     assert share.done == {(0, 0): ACCEPT, (0, 1): ACCEPT}
 
 
+def test_the_next_poll_accepts_records_of_a_partition_that_others_have_now() -> None:
+    share = shared()
+
+    async def work(consumer: ShareConsumer) -> None:
+        await read(consumer, 5)
+        consumer._group.membership.assigned = frozenset()
+        await consumer.poll(timeout_ms=20)
+        assert share.done == {(0, one): ACCEPT for one in range(5)}
+
+    with_member(consumer_on(share), work)
+
+
+def test_a_lock_is_renewed_though_others_have_the_partition_now() -> None:
+    share = shared(count=1)
+
+    async def work(consumer: ShareConsumer) -> None:
+        (record,) = await read(consumer, 1)
+        consumer._group.membership.assigned = frozenset()
+        consumer.acknowledge(record, "renew")
+        share.refusals.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        await consumer.poll(timeout_ms=20)
+        kinds = [
+            kind
+            for request in share.requests(ACKNOWLEDGE)
+            for topic in request.topics
+            for row in topic.partitions
+            for batch in row.acknowledgement_batches
+            for kind in batch.acknowledge_types
+        ]
+        assert kinds == [RENEW, RENEW]
+        consumer.acknowledge(record)
+
+    with_member(explicit(share), work)
+    assert share.done == {(0, 0): ACCEPT}
+
+
 def test_records_of_a_lost_connection_are_not_handed_out() -> None:
     share = shared()
 
