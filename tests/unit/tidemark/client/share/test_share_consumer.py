@@ -115,6 +115,20 @@ def test_the_next_poll_accepts_the_records_of_the_last_one() -> None:
     assert share.done == {(0, one): ACCEPT for one in range(5)}
 
 
+def test_polls_that_do_not_wait_get_records_too() -> None:
+    share = shared()
+
+    async def work(consumer: ShareConsumer) -> int:
+        count = 0
+        for _ in range(20):
+            count += len(await consumer.poll(timeout_ms=0))
+            await pass_time(0.01)
+        return count
+
+    assert with_member(consumer_on(share), work) == 5
+    assert share.done == {(0, one): ACCEPT for one in range(5)}
+
+
 @pytest.mark.feature("T09")
 def test_a_commit_accepts_all_records_received() -> None:
     share = shared()
