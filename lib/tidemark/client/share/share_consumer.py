@@ -13,12 +13,13 @@ from tidemark.client.errors import (
     UnsupportedVersionError,
 )
 from tidemark.client.share.ack_batches import ACCEPTED, AcknowledgeType, Decision
-from tidemark.client.share.deliveries import NotHeldError, PartitionDeliveries, ShareRecord
-from tidemark.client.share.share_fetcher import (
+from tidemark.client.share.acknowledge_callbacks import (
     AcknowledgeCallback,
     AcknowledgeResults,
-    ShareFetcher,
+    call_back,
 )
+from tidemark.client.share.deliveries import NotHeldError, PartitionDeliveries, ShareRecord
+from tidemark.client.share.share_fetcher import ShareFetcher
 from tidemark.client.share.share_group import ShareGroup, new_member_id
 from tidemark.client.wire.session import Session
 from tidemark.model.errors import ErrorCode
@@ -243,7 +244,7 @@ class ShareConsumer:
         async def commit() -> None:
             results = await self._fetcher.commit(begun, self._deadline())
             if callback is not None:
-                callback(results)
+                call_back(callback, results)
 
         self._session.spawn(commit(), name="share-commit")
 

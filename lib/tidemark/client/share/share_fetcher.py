@@ -7,7 +7,7 @@ connection of their own: the broker ends the session with the connection.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from tidemark.client.config import ACQUIRE_MODES, ShareConsumerConfig
@@ -19,6 +19,11 @@ from tidemark.client.share.ack_batches import (
     AcknowledgeType,
     Decision,
     Decisions,
+)
+from tidemark.client.share.acknowledge_callbacks import (
+    AcknowledgeCallback,
+    AcknowledgeResults,
+    call_back,
 )
 from tidemark.client.share.acquired_records import read_acquired
 from tidemark.client.share.deliveries import AGAIN, Deliveries, PartitionDeliveries, ShareRecord
@@ -55,10 +60,6 @@ log: Final = logging.getLogger("tidemark.client.share.share_fetcher")
 
 LOCK_MS_MIN: Final = 1_000
 """Shortest lock that a broker grants, for an answer without its length."""
-
-AcknowledgeResults = Mapping[TopicPartition, ClientError | None]
-"""Outcome of acknowledgements by partition; None: all are stored."""
-AcknowledgeCallback = Callable[[AcknowledgeResults], None]
 
 Taken = dict[TopicPartition, tuple[PartitionDeliveries, dict[int, Decision]]]
 """Acknowledgements of one request."""
@@ -470,7 +471,7 @@ class ShareFetcher:
 
     def _report(self, results: AcknowledgeResults) -> None:
         if results and self.on_acknowledged is not None:
-            self.on_acknowledged(results)
+            call_back(self.on_acknowledged, results)
 
     def _refresh(self) -> None:
         if not self._refreshing:

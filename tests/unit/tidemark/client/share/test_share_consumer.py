@@ -407,6 +407,24 @@ def test_a_commit_may_call_back() -> None:
     assert heard == [{AT: None}]
 
 
+def test_a_callback_that_fails_does_not_end_the_consumer() -> None:
+    share = shared(partitions=2)
+
+    def fail(_: object) -> None:
+        raise RuntimeError("a bug of the application")
+
+    async def work(consumer: ShareConsumer) -> None:
+        consumer.on_acknowledged(fail)
+        await read(consumer, 2, max_records=2)
+        consumer.commit_async(fail)
+        await pass_time(0.01)
+        await read(consumer, 8)
+        await consumer.poll(timeout_ms=20)
+
+    with_member(consumer_on(share), work)
+    assert len(share.done) == 10
+
+
 def test_acknowledgements_of_polls_are_reported() -> None:
     share = shared()
     heard: list[Any] = []
