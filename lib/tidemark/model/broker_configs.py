@@ -20,6 +20,7 @@ TOPIC_KEY_OF: Final[Mapping[str, str]] = {
 """Topic keys by the broker's name for their default."""
 OVERRIDES_MAX: Final = 1_000
 """Maximum number of addresses in ``max.connections.per.ip.overrides``."""
+_COUNT_DIGITS_MAX: Final = len(str(INT_MAX))
 
 
 def connections_by_address(text: str) -> dict[str, int]:
@@ -32,7 +33,7 @@ def connections_by_address(text: str) -> dict[str, int]:
         address, separator, count = word.rpartition(":")
         if not (separator and address and count.isascii() and count.isdecimal()):
             raise InvalidConfigError(f"expected address:count, not {word!r}")
-        if int(count) > INT_MAX:
+        if len(count) > _COUNT_DIGITS_MAX or int(count) > INT_MAX:
             raise InvalidConfigError(f"{word!r}: the count must be at most {INT_MAX}")
         counts[address.strip().removeprefix("[").removesuffix("]")] = int(count)
     return counts

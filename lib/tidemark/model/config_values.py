@@ -44,9 +44,13 @@ def integer(low: int, high: int = INT_MAX, *, long: bool = False) -> ConfigKind:
     def parse(text: str) -> int:
         if re.fullmatch(r"[+-]?\d+", text.strip()) is None:
             raise InvalidConfigError("not a number of type " + ("LONG" if long else "INT"))
-        number = int(text)
+        bounds = f"value must be at least {low} and at most {high}"
+        try:
+            number = int(text)
+        except ValueError:  # more digits than Python reads
+            raise InvalidConfigError(bounds) from None
         if not low <= number <= high:
-            raise InvalidConfigError(f"value must be at least {low} and at most {high}")
+            raise InvalidConfigError(bounds)
         return number
 
     return ConfigKind(5 if long else 3, parse)

@@ -16,7 +16,6 @@ from tidemark.model.client_metrics_configs import (
 from tidemark.model.config_values import ConfigKind, InvalidConfigError
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.group_configs import GROUP_CONFIG_KINDS, check_values
-from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterDelta, TopicImage
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, topic_config
 
@@ -226,7 +225,8 @@ def _check_broker(cluster: Cluster, item: ConfigResource) -> None:
         not (name.isascii() and name.isdecimal()),
         f"Node id must be an integer, but it is: {name}",
     )
-    if BrokerId(int(name)) not in cluster.image.brokers or str(int(name)) != name:
+    # The name may have more digits than Python reads.
+    if all(str(broker_id) != name for broker_id in cluster.image.brokers):
         raise TidemarkError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
 
 

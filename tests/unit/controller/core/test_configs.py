@@ -83,6 +83,11 @@ def test_replacing_all_unsets_keys_that_are_not_named() -> None:
     ("resource", "code", "words"),
     [
         (topic(ConfigChange("retention.ms", SET, "x")), ErrorCode.INVALID_CONFIG, "LONG"),
+        (
+            topic(ConfigChange("retention.ms", SET, "9" * 5_000)),
+            ErrorCode.INVALID_CONFIG,
+            "at most",
+        ),
         (topic(ConfigChange("retention", SET, "1")), ErrorCode.INVALID_CONFIG, "retention"),
         (topic(ConfigChange("retention.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG, "not LIST"),
         (
@@ -103,6 +108,12 @@ def test_replacing_all_unsets_keys_that_are_not_named() -> None:
             ErrorCode.BROKER_ID_NOT_REGISTERED,
             "No broker with id 7",
         ),
+        (
+            ConfigResource(BROKER, "9" * 5_000, ()),
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            "No broker with id 9",
+        ),
+        (ConfigResource(BROKER, "01", ()), ErrorCode.BROKER_ID_NOT_REGISTERED, "No broker with"),
         (
             ConfigResource(BROKER, "", (ConfigChange("log.dir", SET, "/x"),)),
             ErrorCode.INVALID_REQUEST,

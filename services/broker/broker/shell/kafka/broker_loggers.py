@@ -7,6 +7,7 @@ is in force until it is removed or the process ends; it is not stored.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -17,6 +18,7 @@ from tidemark.model.ids import BrokerId
 ROOT: Final = "root"
 SET: Final = 0
 DELETE: Final = 1
+_NODE_ID: Final = re.compile(r"-?[0-9]{1,10}")
 _REFUSED_OPERATIONS: Final[Mapping[int, str]] = {2: "APPEND", 3: "SUBTRACT"}
 _LEVELS: Final[Mapping[str, int]] = {
     "TRACE": 5,
@@ -36,7 +38,7 @@ def logger_levels() -> dict[str, str]:
 
 def check_broker(resource_name: str, broker_id: BrokerId) -> None:
     """Raise TidemarkError INVALID_REQUEST unless the resource is this broker."""
-    if not (resource_name.isascii() and resource_name.lstrip("-").isdigit()):
+    if _NODE_ID.fullmatch(resource_name) is None:
         words = f"Node id must be an integer, but it is: {resource_name}"
         raise TidemarkError(ErrorCode.INVALID_REQUEST, words)
     if int(resource_name) != broker_id:

@@ -199,6 +199,7 @@ def test_the_old_alter_replaces_everything(
         (TOPIC, "t", [change("a", 9, "1")], "Unknown operation type 9 for config a"),
         (BROKER, "one", [], "Broker id must be an integer, but it is: one"),
         (LOGGER, "2", [], "Unexpected node id. Expected 1, but received 2"),
+        (LOGGER, "--1", [], "Node id must be an integer, but it is: --1"),
         (GROUP, "", [], "Default group resources are not allowed."),
     ],
 )
