@@ -66,6 +66,8 @@ class ZkElection:
         self._controller_id = controller_id
         self.grpc_endpoint = ""
         self.active: ActiveController | None = None
+        self._served: ControllerEpoch | None = None
+        """Epoch of the last term."""
 
     async def campaign(self) -> Term:
         """Wait until this replica is the active controller, reached at ``grpc_endpoint``."""
@@ -82,6 +84,7 @@ class ZkElection:
                 await asyncio.sleep(_RETRY_S)
                 continue
             if term is not None:
+                self._served = term.controller_epoch
                 return term
             await changed.wait()
 
@@ -93,6 +96,11 @@ class ZkElection:
         data, stat = await self._session.get(zk_paths.CONTROLLER)
         self.active = _read_active(data)
         if stat.owner_session != self._session.session_id:
+            return None
+        if self.active.controller_epoch == self._served:
+            # Its resignation failed. Positions of the feed and writes under way belong to the term
+            # before: the next one needs an epoch of its own. The watch tells when this is gone.
+            await self._session.delete(zk_paths.CONTROLLER, version=stat.version)
             return None
         # This replica's: the claim succeeded although its answer was lost.
         epoch, version = await self._read_epoch()

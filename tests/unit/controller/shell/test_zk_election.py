@@ -1,0 +1,67 @@
+"""Elections of one replica, one after the other, on a simulated ZooKeeper."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from controller.shell.zk_election import ZkElection
+from sim.loop import SimLoop
+from sim.test_zookeeper import World
+from sim.zk_adapter import SimZkSession
+from tidemark.model.ids import ControllerId
+from tidemark.runtime.zk_session import UnknownOutcomeError
+
+
+class FlakySession(SimZkSession):
+    """Session whose connection breaks with certain requests; it stays alive itself."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.zookeeper.connect("c"))
+        self.loses_deletions = False
+
+    async def delete(self, path: str, *, version: int = -1) -> None:
+        if self.loses_deletions:
+            raise UnknownOutcomeError(f"delete {path}: ConnectionLoss")
+        await super().delete(path, version=version)
+
+
+def run(use: Callable[[ZkElection, FlakySession], Awaitable[None]]) -> None:
+    world = World()
+    loop = SimLoop(world.queue)  # type: ignore[abstract]  # I/O is left out on purpose
+    session = FlakySession(world)
+    election = ZkElection(session, ControllerId(1))
+    election.grpc_endpoint = "c:1"
+
+    async def started() -> None:
+        await session.start()
+        await use(election, session)
+
+    task = loop.create_task(started())
+    world.queue.run(5_000)
+    loop.shut()
+    assert task.done(), "it does not end"
+    task.result()
+
+
+@pytest.mark.parametrize("resigns", [True, False])
+def test_every_term_has_an_epoch_of_its_own(resigns: bool) -> None:
+    # The feed's positions begin again with each term: those of one epoch must be of one term.
+    async def use(election: ZkElection, session: FlakySession) -> None:
+        first = await election.campaign()
+        session.loses_deletions = not resigns
+        first.end("no connection to ZooKeeper for 9 s")
+        await election.resign(first)
+        session.loses_deletions = False
+        second = await election.campaign()
+        assert second.controller_epoch > first.controller_epoch
+        assert second.epoch_version > first.epoch_version
+
+    run(use)
+
+
+def test_a_claim_whose_answer_was_lost_is_a_term() -> None:
+    async def use(election: ZkElection, session: FlakySession) -> None:
+        claimed = await election._claim()
+        term = await election.campaign()
+        assert term.controller_epoch == claimed.controller_epoch
+
+    run(use)
