@@ -1,6 +1,7 @@
 """ASGI middleware of REST: undecoded paths, and the bounds of body, rate and concurrency."""
 
 import json
+import re
 from collections.abc import MutableMapping
 from typing import Any, Final
 
@@ -14,7 +15,8 @@ from controller.config import ControllerConfig
 
 Message = MutableMapping[str, Any]
 
-_EVENTS: Final = b"/events"
+_EVENTS: Final = re.compile("/v3/clusters/[^/]+/events")
+"""Path of event streams, which have a bound of their own (rest.streams.max)."""
 
 
 class Limits:
@@ -30,16 +32,20 @@ class Limits:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""
-        raw = scope.get("raw_path") or b""
-        if scope["type"] != "http" or not raw.startswith(b"/v3"):
+        # By the decoded path, as requests come here: it may be sent as /%763.
+        if scope["type"] != "http" or not scope["path"].startswith("/v3"):
             await self._application(scope, receive, send)
             return
-        scope["path"] = raw.partition(b"?")[0].decode("latin-1")
+        raw: bytes = scope.get("raw_path") or scope["path"].encode()
+        path = scope["path"] = raw.partition(b"?")[0].decode("latin-1")
         client = (scope.get("client") or ("unknown", 0))[0]
         if not self._buckets.take(client, self._clock.now_ms()):
             await _refuse(send, 429, TOO_MANY, f"{client} sends more requests than allowed")
             return
-        if self._running >= self._requests_max and not scope["path"].encode().endswith(_EVENTS):
+        if scope["method"] == "GET" and _EVENTS.fullmatch(path):
+            await self._application(scope, self._bounded(scope, receive), send)
+            return
+        if self._running >= self._requests_max:
             await _refuse(send, 429, TOO_MANY, f"{self._running} requests are under way")
             return
         self._running += 1
