@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
+from starlette.types import Receive, Scope, Send
 
 from controller.admin import diagnostics as diagnostics_admin
 from controller.admin import health as health_admin
@@ -89,28 +90,41 @@ async def events(  # a place and a form
 def _stream(ctx: AdminContext, place: int) -> Response:
     if ctx.shared.streams >= ctx.shared.limits.streams_max:
         raise AdminError(429, TOO_MANY, f"{ctx.shared.streams} event streams are open")
-    ctx.shared.streams += 1
-    return StreamingResponse(
-        _follow(ctx, place), media_type=STREAM, headers={"cache-control": "no-store"}
-    )
+    return _EventStream(ctx, place)
+
+
+class _EventStream(StreamingResponse):
+    """Stream that counts while it is being answered. A client that leaves before the first event
+    ends the answer before its body begins.
+    """
+
+    def __init__(self, ctx: AdminContext, place: int) -> None:
+        headers = {"cache-control": "no-store"}
+        super().__init__(_follow(ctx, place), media_type=STREAM, headers=headers)
+        self._shared = ctx.shared
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        self._shared.streams += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._shared.streams -= 1
 
 
 async def _follow(ctx: AdminContext, place: int) -> AsyncIterator[str]:
     log = ctx.events
-    try:
-        yield "retry: 2000\n\n"
-        place = min(place, log.last_id)
-        while True:
-            for one in log.after(place):
-                place = one.event_id
-                yield f"id: {one.event_id}\nevent: {one.type}\ndata: {one.model_dump_json()}\n\n"
-            try:
-                async with asyncio.timeout(_HEARTBEAT_S):
-                    await log.wait()
-            except TimeoutError:
-                yield ": nothing has changed\n\n"
-    finally:
-        ctx.shared.streams -= 1
+    yield "retry: 2000\n\n"
+    place = min(place, log.last_id)
+    while True:
+        for one in log.after(place):
+            place = one.event_id
+            yield f"id: {one.event_id}\nevent: {one.type}\ndata: {one.model_dump_json()}\n\n"
+        try:
+            async with asyncio.timeout(_HEARTBEAT_S):
+                await log.wait()
+        except TimeoutError:
+            yield ": nothing has changed\n\n"
 
 
 @router.get(
