@@ -64,6 +64,12 @@ async def reassign(
     return await _begin(ctx, "reassign", subject, moves, key=key)
 
 
+async def plan_reassign(ctx: AdminContext, wanted: Sequence[WantedReplicas]) -> PlanView:
+    """Return the moves to wanted replicas. Raises AdminError."""
+    ctx.require(Permission.ALTER)
+    return await reassignments.plan_view(ctx, reassignments.moves_to(ctx.image, wanted), [])
+
+
 async def decommission(ctx: AdminContext, broker_id: int, *, key: str | None = None) -> Operation:
     """Begin to move all replicas away from a broker. Raises AdminError."""
     ctx.require(Permission.ALTER)
@@ -76,6 +82,7 @@ async def decommission(ctx: AdminContext, broker_id: int, *, key: str | None = N
 
 async def plan_decommission(ctx: AdminContext, broker_id: int) -> PlanView:
     """Return the moves of a decommission. Raises AdminError."""
+    ctx.require(Permission.ALTER)
     moves, notes = _leaving(ctx, broker_id)
     return await reassignments.plan_view(ctx, moves, notes)
 
@@ -100,6 +107,7 @@ async def drain(ctx: AdminContext, broker_id: int, *, key: str | None = None) ->
 
 async def plan_drain(ctx: AdminContext, broker_id: int) -> PlanView:
     """Return the moves of a drain. Raises AdminError."""
+    ctx.require(Permission.ALTER)
     require_broker(ctx, broker_id)
     moves, alone = drain_moves(ctx.image, broker_id)
     notes = [f"{alone} partitions have no other replica and stay"] if alone else []
@@ -115,6 +123,7 @@ async def undrain(ctx: AdminContext, broker_id: int, *, key: str | None = None) 
 
 async def plan_undrain(ctx: AdminContext, broker_id: int) -> PlanView:
     """Return the moves of the end of a drain. Raises AdminError."""
+    ctx.require(Permission.ALTER)
     return await reassignments.plan_view(ctx, await _undrained(ctx, broker_id), [])
 
 

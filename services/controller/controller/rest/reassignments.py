@@ -164,7 +164,7 @@ async def apply(
     """Begin to move partitions. The operation has the progress, and can be cancelled."""
     return await begin.answer(
         lambda: operations.reassign(ctx, request.moves, key=key),
-        lambda: admin.plan_view(ctx, admin.moves_to(ctx.image, request.moves), []),
+        lambda: operations.plan_reassign(ctx, request.moves),
         dry_run=dry_run,
     )
 
