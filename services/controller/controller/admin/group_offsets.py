@@ -76,6 +76,7 @@ async def reset_to(
     ctx.require(Operation.READ, group_resource(group_id))
     for topic, partition in wanted:
         topics.require_partition(ctx, topic, partition)
+    topics.require_readable(ctx, [topic for topic, _ in wanted])
     bounds = await topics.offsets(ctx, wanted)
     moves: list[OffsetMove] = []
     async with ctx.brokers.client() as admin:

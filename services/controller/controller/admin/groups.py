@@ -1,6 +1,6 @@
 """Consumer groups: members, lag with the reason where it is missing, and resets of offsets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from pydantic import Field
@@ -141,7 +141,7 @@ async def list_groups(ctx: AdminContext) -> tuple[list[GroupView], list[ItemProb
 
 
 async def get_group(ctx: AdminContext, group_id: str) -> GroupDetail:
-    """Return a group with its lag. Raises AdminError."""
+    """Return a group with its lag in topics that the caller may describe. Raises AdminError."""
     ctx.require(Operation.DESCRIBE, group_resource(group_id))
     async with ctx.brokers.client() as admin:
         group = await _group_or_none(admin, group_id)
@@ -150,6 +150,9 @@ async def get_group(ctx: AdminContext, group_id: str) -> GroupDetail:
         raise not_found(f"there is no group {group_id!r}", field="consumer_group_id")
     readers = owners(group)
     partitions = sorted({*committed, *readers})
+    seen = topics.seen(ctx, [at.topic for at in partitions])
+    partitions = [at for at in partitions if at.topic in seen]
+    committed = {at: one for at, one in committed.items() if at.topic in seen}
     bounds, reasons = await _bounds(ctx, partitions)
     times = await _times(ctx, committed, bounds)
     rows = [
@@ -164,7 +167,7 @@ async def get_group(ctx: AdminContext, group_id: str) -> GroupDetail:
         coordinator_id=-1,
         assignor=None if group is None else group.assignor or None,
         group_epoch=None if group is None or group.epoch < 0 else group.epoch,
-        members=[_member(one) for one in (() if group is None else group.members)],
+        members=[_member(one, seen) for one in (() if group is None else group.members)],
         partitions=rows,
         total_lag=sum(lags) if lags else None,
         can_reset=group is None or group.is_quiet,
@@ -255,7 +258,7 @@ def _lag_row(
     )
 
 
-def _member(one: MemberDescription) -> MemberView:
+def _member(one: MemberDescription, seen: Collection[str]) -> MemberView:
     return MemberView(
         member_id=one.member_id,
         instance_id=one.group_instance_id,
@@ -264,7 +267,9 @@ def _member(one: MemberDescription) -> MemberView:
         protocol=one.protocol,
         member_epoch=one.member_epoch if one.member_epoch >= 0 else None,
         partitions=[
-            PartitionName(topic_name=at.topic, partition_id=at.partition) for at in one.assignment
+            PartitionName(topic_name=at.topic, partition_id=at.partition)
+            for at in one.assignment
+            if at.topic in seen
         ],
     )
 
@@ -295,6 +300,9 @@ async def reset(
             )
         committed = await admin.list_group_offsets(group_id)
         scope = sorted(committed) if topic is None else _all_of(ctx, topic)
+        seen = topics.seen(ctx, [at.topic for at in scope])
+        scope = [at for at in scope if at.topic in seen]
+        topics.require_readable(ctx, [at.topic for at in scope if _exists(ctx, at)])
         bounds, reasons = await _bounds(ctx, scope)
         late = [at for at in reasons if _exists(ctx, at)]
         if late:

@@ -1,6 +1,6 @@
 """Share groups: members, windows of records in flight, and moves of start offsets."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Literal
 
@@ -114,11 +114,15 @@ async def list_share_groups(ctx: AdminContext) -> tuple[list[GroupView], list[It
 
 
 async def get_share_group(ctx: AdminContext, group_id: str) -> ShareGroupDetail:
-    """Return a share group. Raises AdminError."""
+    """Return a share group with topics that the caller may describe. Raises AdminError."""
     ctx.require(Operation.DESCRIBE, group_resource(group_id))
     async with ctx.brokers.client() as admin:
         group = (await admin.describe_share_groups([group_id]))[group_id]
         offsets = await admin.list_share_group_offsets(group_id)
+    named = {at.topic for at in offsets}
+    for one in group.members:
+        named.update(one.topics, (at.topic for at in one.assignment))
+    seen = topics.seen(ctx, named)
     rows = [
         SharePartition(
             topic_name=at.topic,
@@ -129,6 +133,7 @@ async def get_share_group(ctx: AdminContext, group_id: str) -> ShareGroupDetail:
             members=sum(at in member.assignment for member in group.members),
         )
         for at, one in sorted(offsets.items())
+        if at.topic in seen
     ]
     lags = [row.lag for row in rows if row.lag is not None]
     return ShareGroupDetail(
@@ -137,14 +142,14 @@ async def get_share_group(ctx: AdminContext, group_id: str) -> ShareGroupDetail:
         assignor=group.assignor,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        members=_members(group),
+        members=_members(group, seen),
         partitions=rows,
         total_lag=sum(lags) if lags else None,
         can_reset=group.is_quiet,
     )
 
 
-def _members(group: ShareGroupDescription) -> list[ShareMember]:
+def _members(group: ShareGroupDescription, seen: Collection[str]) -> list[ShareMember]:
     return [
         ShareMember(
             member_id=one.member_id,
@@ -152,10 +157,11 @@ def _members(group: ShareGroupDescription) -> list[ShareMember]:
             host=one.host,
             rack=one.rack,
             member_epoch=one.member_epoch,
-            topics=list(one.topics),
+            topics=[name for name in one.topics if name in seen],
             partitions=[
                 PartitionName(topic_name=at.topic, partition_id=at.partition)
                 for at in one.assignment
+                if at.topic in seen
             ],
         )
         for one in group.members
@@ -255,6 +261,9 @@ async def reset(
         if topic is not None:
             count = len(ctx.topic(topic).partitions)
             scope = [TopicPartition(topic, partition) for partition in range(count)]
+        seen = topics.seen(ctx, [at.topic for at in scope])
+        scope = [at for at in scope if at.topic in seen]
+        topics.require_readable(ctx, [at.topic for at in scope])
         bounds = await _bounds(ctx, scope)
         target = Target(GOALS[goal], number)
         time = timestamp_for(target, ctx.shared.clock.wall_ms())

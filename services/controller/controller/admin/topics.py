@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import Field
 from tidemark.client.errors import error_for
 from tidemark.kafka.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from tidemark.model.authorization import topic_resource
+from tidemark.model.authorization import Operation, topic_resource
 from tidemark.model.ids import NO_BROKER
 from tidemark.model.metadata import ClusterImage, PartitionImage, TopicImage
 from tidemark.model.topics import INTERNAL_TOPICS, topic_id_text
@@ -99,6 +99,17 @@ def topic_names(ctx: AdminContext, *, search: str = "", internal: bool = True) -
         low = search.lower()
         names = [name for name in names if low in name.lower()]
     return names if internal else [name for name in names if not is_internal(name)]
+
+
+def seen(ctx: AdminContext, names: Iterable[str]) -> frozenset[str]:
+    """Return those of the topics that the caller may describe: nothing is shown of the others."""
+    return frozenset(ctx.visible(set(names), topic_resource))
+
+
+def require_readable(ctx: AdminContext, names: Iterable[str]) -> None:
+    """Raise AdminError unless the caller may read all these topics."""
+    for name in sorted(set(names)):
+        ctx.require(Operation.READ, topic_resource(name))
 
 
 async def list_topics(

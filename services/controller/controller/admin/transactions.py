@@ -20,6 +20,7 @@ from tidemark.model.authorization import (
 from tidemark.model.topics import TopicPartition
 from tidemark.plans.hanging_transactions import OpenTransaction, hanging, suspects
 
+from controller.admin import topics
 from controller.admin.broker_calls import by_leader
 from controller.admin.context import AdminContext
 from controller.admin.errors import AdminError, not_found
@@ -102,6 +103,7 @@ async def get_transaction(ctx: AdminContext, transactional_id: str) -> Transacti
         one = (await admin.describe_transactions([transactional_id]))[transactional_id]
     started = one.started_ms if one.started_ms >= 0 else None
     now_ms = ctx.shared.clock.wall_ms()
+    seen = topics.seen(ctx, [at.topic for at in one.partitions])
     return TransactionDetail(
         transactional_id=transactional_id,
         producer_id=one.producer_id,
@@ -111,7 +113,9 @@ async def get_transaction(ctx: AdminContext, transactional_id: str) -> Transacti
         started_ms=started,
         open_ms=None if started is None else max(0, now_ms - started),
         partitions=[
-            PartitionName(topic_name=at.topic, partition_id=at.partition) for at in one.partitions
+            PartitionName(topic_name=at.topic, partition_id=at.partition)
+            for at in one.partitions
+            if at.topic in seen
         ],
     )
 
