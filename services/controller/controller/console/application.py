@@ -37,7 +37,6 @@ _SECURITY: Final = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-FORBIDDEN_STATUS: Final = 403
 _READING: Final = ("GET", "HEAD")
 _TITLES: Final = {404: "Not found", 403: "Not allowed", 503: "Not available now"}
 
@@ -78,8 +77,7 @@ class Console:
         try:
             self._admin(requester_of(request.scope)).require(wanted)
         except AdminError as problem:
-            if problem.status == FORBIDDEN_STATUS:
-                return PlainTextResponse(f"{problem.message}\n", problem.status)
+            return PlainTextResponse(f"{problem.message}\n", problem.status)
         return None
 
     async def _answer(self, request: Request) -> Response:
