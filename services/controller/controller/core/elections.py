@@ -206,6 +206,8 @@ def _unclean(
 ) -> PartitionImage:
     if partition.leader != NO_BROKER:
         raise TidemarkError(ErrorCode.ELECTION_NOT_NEEDED, "The partition has a leader.")
+    if choose_leader(partition, availability.eligible) != NO_BROKER:
+        return partition  # a clean election is due, once the last leader acknowledges no more
     chosen = choose_leader(partition, availability.eligible, unclean=True)
     if chosen == NO_BROKER:
         raise TidemarkError(

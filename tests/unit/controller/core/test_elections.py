@@ -172,6 +172,17 @@ def test_elections_that_need_not_be_are_refused() -> None:
     assert elect(cluster, preferred=False) is ErrorCode.ELECTION_NOT_NEEDED
 
 
+def test_an_unclean_election_does_not_come_before_a_clean_one_that_is_due() -> None:
+    cluster = a_cluster(a_topic("a", (1, 2)))
+    replacement = new_replacement(cluster)
+    shutdown(cluster, 1)
+    assert elect(cluster, preferred=False) is ErrorCode.NONE
+    assert partition(cluster).leader == NO_BROKER, "broker 1 may not know yet, and lead"
+    acknowledge(cluster, replacement, 1)
+    applied(cluster, due(cluster, replacement))
+    assert (partition(cluster).leader, partition(cluster).leader_epoch) == (2, 2)
+
+
 @pytest.mark.feature("H09", "H10")
 def test_a_leader_in_the_place_of_the_preferred_replica_is_demoted() -> None:
     for demoting in (lambda one: elect(one) is ErrorCode.NONE, rebalanced):
