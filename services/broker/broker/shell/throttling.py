@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tidemark.model.errors import ErrorCode
 from tidemark.model.quotas import ClientQuotas
 from tidemark.runtime.clock import Clock
 
@@ -20,6 +21,8 @@ FETCH: Final = "fetch"
 REQUEST: Final = "request"
 MUTATION: Final = "mutation"
 CONNECTION: Final = "connection"
+_MADE: Final = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR)
+"""Outcomes of changes of topics that are made, or may be."""
 KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION, CONNECTION)
 
 
@@ -141,6 +144,13 @@ class Mutations:
             return True
         self._throttling.mutated(self._client, permits)
         return False
+
+    def settle(self, permits: int, outcome: ErrorCode) -> None:
+        """Give back what was counted for a change that the controller has refused: a topic that
+        exists already, or a number of partitions that is a typing error, costs nothing.
+        """
+        if outcome not in _MADE:
+            self._throttling.mutated(self._client, -permits)
 
     def throttle_ms(self) -> int:
         """Return the throttle time of the answer in ms."""

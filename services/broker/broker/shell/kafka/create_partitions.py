@@ -13,7 +13,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
-from broker.shell.kafka.topic_changes import TopicChanges, over_quota, relay_changes
+from broker.shell.kafka.topic_changes import TopicChanges, relay_changes
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     PlannedPartition,
@@ -37,10 +37,9 @@ async def handle(
     mutations = facts.quotas.mutations(context, strict_from=STRICT_FROM)
     changes = TopicChanges(
         "CreatePartitions",
-        refuse=lambda topic: (
-            _refusal(facts, topic.name, context)
-            or over_quota(mutations, topic.name, _added(metadata, topic))
-        ),
+        mutations,
+        lambda topic: _added(metadata, topic),
+        refuse=lambda topic: _refusal(facts, topic.name, context),
         read=lambda topic: _wider(metadata, topic),
         write=partial(
             write_create_partitions,

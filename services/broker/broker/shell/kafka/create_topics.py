@@ -16,7 +16,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.broker_configs import topic_configs_shown
-from broker.shell.kafka.topic_changes import TopicChanges, over_quota, relay_changes
+from broker.shell.kafka.topic_changes import TopicChanges, relay_changes
 from broker.shell.request_context import RequestContext
 from broker.shell.wire_mapping import (
     NewTopic,
@@ -40,10 +40,9 @@ async def handle(
     mutations = facts.quotas.mutations(context, strict_from=STRICT_FROM)
     changes = TopicChanges(
         "CreateTopics",
-        refuse=lambda topic: (
-            _refusal(facts, topic, context)
-            or over_quota(mutations, topic.name, _partition_count(topic))
-        ),
+        mutations,
+        _partition_count,
+        refuse=lambda topic: _refusal(facts, topic, context),
         read=_new_topic,
         write=partial(
             write_create_topics,

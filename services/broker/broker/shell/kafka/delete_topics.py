@@ -38,13 +38,14 @@ async def handle(
     named = _named(request, context.api_version)
     answers: dict[tuple[str | None, TopicId], TopicResult] = {}
     wanted: dict[tuple[str | None, TopicId], TopicRef] = {}
+    permits: dict[tuple[str | None, TopicId], int] = {}
     times = Counter(named)
     mutations = facts.quotas.mutations(context, strict_from=STRICT_FROM)
     for name, topic_id in named:
         refused = _refusal(facts, metadata, name, topic_id, times[name, topic_id], context)
         if refused is None:
-            permits = _partition_count(metadata, name, topic_id)
-            refused = over_quota(mutations, name or "", permits, topic_id)
+            count = permits[name, topic_id] = _partition_count(metadata, name, topic_id)
+            refused = over_quota(mutations, name or "", count, topic_id)
         ref = TopicRef(name or "", topic_id)
         answers[name, topic_id] = refused or TopicResult(ref.name, topic_id, ErrorCode.NONE)
         if refused is None:
@@ -56,6 +57,8 @@ async def handle(
             "DeleteTopics", message, named=refs, timeout_ms=request.timeout
         )
         answers.update(zip(wanted, results, strict=True))
+        for key in wanted:
+            mutations.settle(permits[key], answers[key].error_code)
     return {
         "throttle_time": mutations.throttle_ms(),
         "responses": [

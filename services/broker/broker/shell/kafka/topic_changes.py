@@ -23,9 +23,13 @@ ChangeT = TypeVar("ChangeT", NewTopic, WiderTopic)
 
 @dataclass(frozen=True, slots=True)
 class TopicChanges(Generic[ChangeT]):
-    """One kind of change: an RPC of the controller, and the checks of this broker before it."""
+    """One kind of change: an RPC of the controller, and the checks of this broker before it.
+    ``permits`` returns the partitions that a change creates or deletes.
+    """
 
     method: str
+    mutations: Mutations
+    permits: Callable[[Struct], int]
     refuse: Callable[[Struct], TopicResult | None]
     read: Callable[[Struct], ChangeT]
     write: Callable[[Sequence[ChangeT]], Message]
@@ -40,8 +44,12 @@ async def relay_changes(
     times = Counter(topic.name for topic in request.topics)
     results: dict[str, TopicResult] = {}
     wanted: list[ChangeT] = []
+    permits: dict[str, int] = {}
     for topic in request.topics:
         refused = _duplicate(topic.name) if times[topic.name] > 1 else changes.refuse(topic)
+        if refused is None:
+            permits[topic.name] = changes.permits(topic)
+            refused = over_quota(changes.mutations, topic.name, permits[topic.name])
         results[topic.name] = refused or TopicResult(topic.name, NO_TOPIC_ID, ErrorCode.NONE)
         if refused is None:
             wanted.append(changes.read(topic))
@@ -54,6 +62,8 @@ async def relay_changes(
             validate_only=request.validate_only,
         ):
             results[result.name] = result
+        for topic in wanted:
+            changes.mutations.settle(permits[topic.name], results[topic.name].error_code)
     return results.values()
 
 

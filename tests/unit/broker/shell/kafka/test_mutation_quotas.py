@@ -78,3 +78,30 @@ def test_deleted_and_added_partitions_count(ask: Ask, controller: StubController
         position=SEEN, topics=[pb.TopicResult(name="compacted")]
     )
     assert ask(ApiKey.CREATE_PARTITIONS, more, 2).throttle_time == 3_000
+
+
+def test_what_the_controller_refuses_costs_nothing(ask: Ask, controller: StubController) -> None:
+    exists = pb.TopicResult(name="orders", error_code=int(ErrorCode.TOPIC_ALREADY_EXISTS))
+    controller.answers["CreateTopics"] = pb.CreateTopicsResponse(position=SEEN, topics=[exists])
+    topic = {"name": "orders", "num_partitions": 2**31 - 1, "replication_factor": 1}
+    for _ in range(2):
+        answer = ask(ApiKey.CREATE_TOPICS, {"topics": [topic]})
+        assert (codes(answer), answer.throttle_time) == ([exists.error_code], 0)
+    refused = pb.TopicResult(name="orders", error_code=int(ErrorCode.INVALID_REQUEST))
+    controller.answers["DeleteTopics"] = pb.DeleteTopicsResponse(position=SEEN, topics=[refused])
+    controller.answers["CreatePartitions"] = pb.CreatePartitionsResponse(
+        position=SEEN, topics=[refused]
+    )
+    assert ask(ApiKey.DELETE_TOPICS, {"topics": [{"name": "orders"}]}).throttle_time == 0
+    more = {"topics": [{"name": "orders", "count": 10_000, "assignments": None}]}
+    assert ask(ApiKey.CREATE_PARTITIONS, more).throttle_time == 0
+    assert create(ask, controller, 11).throttle_time == 0
+
+
+def test_a_change_that_may_be_made_costs_its_partitions(
+    ask: Ask, controller: StubController
+) -> None:
+    late = pb.TopicResult(name="t", error_code=int(ErrorCode.REQUEST_TIMED_OUT))
+    controller.answers["CreateTopics"] = pb.CreateTopicsResponse(position=SEEN, topics=[late])
+    topic = {"name": "t", "num_partitions": 13, "replication_factor": 1}
+    assert ask(ApiKey.CREATE_TOPICS, {"topics": [topic]}).throttle_time == 2_000
