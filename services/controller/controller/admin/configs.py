@@ -102,13 +102,19 @@ async def group_configs(ctx: AdminContext, group_id: str) -> list[ConfigView]:
 async def many_topics(
     ctx: AdminContext, names: Iterable[str]
 ) -> dict[str, list[ConfigView] | AdminError]:
-    """Return the settings of several topics, or the error of each that has none. Raises AdminError
-    if the caller may not see those of one.
+    """Return the settings of several topics, or the error of each that has none, or whose settings
+    the caller may not see. Raises AdminError if no broker answers.
     """
-    names = list(names)
+    refused: dict[str, list[ConfigView] | AdminError] = {}
+    asked = []
     for name in names:
-        ctx.require(Operation.DESCRIBE_CONFIGS, topic_resource(name))
-    return await describe(ctx, [ConfigResource("topic", name) for name in names])
+        try:
+            ctx.require(Operation.DESCRIBE_CONFIGS, topic_resource(name))
+        except AdminError as refusal:
+            refused[name] = refusal
+        else:
+            asked.append(ConfigResource("topic", name))
+    return {**refused, **await describe(ctx, asked)}
 
 
 async def one_config(configs: list[ConfigView], name: str) -> ConfigView:

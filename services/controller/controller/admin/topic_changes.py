@@ -219,7 +219,7 @@ async def alter_topic(
     ctx.require(Operation.ALTER_CONFIGS, topic_resource(name))
     ctx.topic(name)
     if if_match is not None:
-        _check(if_match, configs.etag(await configs.topic_configs(ctx, name)))
+        _check(if_match, await configs.topic_configs(ctx, name), changes)
     await _alter(ctx, ConfigResource("topic", name), changes, validate_only=validate_only)
 
 
@@ -235,7 +235,7 @@ async def alter_broker(
     ctx.require(Operation.ALTER_CONFIGS, CLUSTER)
     require_broker(ctx, broker_id)
     if if_match is not None:
-        _check(if_match, configs.etag(await configs.broker_configs(ctx, broker_id)))
+        _check(if_match, await configs.broker_configs(ctx, broker_id), changes)
     resource = ConfigResource("broker", str(broker_id))
     await _alter(ctx, resource, changes, validate_only=validate_only)
 
@@ -250,7 +250,7 @@ async def alter_cluster(
     """Change settings of all brokers, all or none. Raises AdminError."""
     ctx.require(Operation.ALTER_CONFIGS, CLUSTER)
     if if_match is not None:
-        _check(if_match, configs.etag(await configs.cluster_configs(ctx)))
+        _check(if_match, await configs.cluster_configs(ctx), changes)
     resource = ConfigResource("broker", configs.CLUSTER_WIDE)
     await _alter(ctx, resource, changes, validate_only=validate_only)
 
@@ -268,9 +268,17 @@ async def alter_group(
     await _alter(ctx, ConfigResource("group", group_id), changes, validate_only=validate_only)
 
 
-def _check(if_match: str, etag: str) -> None:
-    wanted = [one.strip().removeprefix("W/") for one in if_match.split(",")]
-    if "*" not in wanted and etag not in wanted:
+def _check(
+    if_match: str, present: Sequence[configs.ConfigView], changes: Sequence[ConfigChange]
+) -> None:
+    """Raise AdminError unless If-Match has the ETag of the list or, for a change of one setting,
+    that of the setting.
+    """
+    etag = configs.etag(present)
+    fitting = {"*", etag}
+    if len(changes) == 1:
+        fitting |= {configs.etag([one]) for one in present if one.name == changes[0].name}
+    if fitting.isdisjoint(one.strip().removeprefix("W/") for one in if_match.split(",")):
         raise changed(f"the configuration has changed: its ETag is {etag}")
 
 

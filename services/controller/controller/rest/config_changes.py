@@ -75,7 +75,7 @@ async def put_topic_config(
     dry_run: DryRun = False,  # noqa: FBT002
     if_match: IfMatch = None,
 ) -> Response:
-    """Set one setting of a topic. If-Match has the ETag of the list."""
+    """Set one setting of a topic. If-Match has the ETag of the setting, or that of the list."""
     del here
     await admin.alter_topic(
         ctx, topic_name, _set(name, value), validate_only=dry_run, if_match=if_match
