@@ -23,6 +23,8 @@ BY_REFERENCE_FROM: Final = 6
 DISABLED_FROM: Final = 3
 """First version whose clients read TOPIC_DELETION_DISABLED (KIP-322)."""
 
+_UNKNOWN_ID: Final = "This server does not host this topic ID."
+
 STRICT_FROM: Final = 5
 """First version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
@@ -118,7 +120,10 @@ def _refusal(
     if name is None:
         topic = metadata.image.topics_by_id.get(topic_id)
         if topic is None:
-            return None  # only the controller can tell that there is none
+            # Without rules only the controller can tell that there is none. With rules the topic's
+            # name decides, which this broker may not have yet: clients ask again.
+            has_rules = facts.authorizer.has_rules
+            return refuse(ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID) if has_rules else None
         guarded = topic.name
     else:
         guarded = name

@@ -2,15 +2,17 @@
 controller's decisions.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.protocol.acl_authorizer import AclAuthorizer, AclPolicy
 from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import controller_pb2 as pb
 from unit.broker.shell.broker_parts import BrokerParts
-from unit.broker.shell.kafka.conftest import Ask, StubController
+from unit.broker.shell.kafka.conftest import Ask, AskOf, StubController
 
 SEEN = common_pb2.FeedPosition(controller_epoch=1, version=5)
 NOT_SEEN = common_pb2.FeedPosition(controller_epoch=1, version=6)
@@ -151,6 +153,25 @@ def test_topics_are_deleted_by_id(ask: Ask, controller: StubController, parts: B
     (result,) = ask(ApiKey.DELETE_TOPICS, {"topics": named}).responses
     assert (result.name, result.topic_id, result.error_code) == ("orders", topic.topic_id, 0)
     assert controller.asked[0][1].topics[0].name == ""
+
+
+@pytest.mark.parametrize("enforces", [False, True])
+def test_an_id_that_this_broker_does_not_know_yet_is_deleted_only_without_rules(
+    ask_of: AskOf, controller: StubController, parts: BrokerParts, enforces: bool
+) -> None:
+    if enforces:
+        parts.facts = replace(parts.facts, authorizer=AclAuthorizer(AclPolicy()))
+    ask = ask_of(parts)
+    new = b"made a while ago"
+    controller.answers["DeleteTopics"] = pb.DeleteTopicsResponse(
+        position=SEEN, topics=[pb.TopicResult(name="secret", topic_id=new)]
+    )
+    (result,) = ask(ApiKey.DELETE_TOPICS, {"topics": [{"name": None, "topic_id": new}]}).responses
+    if enforces:
+        assert (result.error_code, result.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
+        assert controller.asked == []
+    else:
+        assert result.error_code == 0
 
 
 @pytest.mark.parametrize(
