@@ -344,6 +344,12 @@ def _all_of(ctx: AdminContext, topic: str) -> list[TopicPartition]:
     return [TopicPartition(topic, one.partition) for one in ctx.topic(topic).partitions]
 
 
+async def check_delete(ctx: AdminContext, group_id: str) -> None:
+    """Check that the caller may delete a group, which exists. Raises AdminError."""
+    ctx.require(Operation.DELETE, group_resource(group_id))
+    await get_group(ctx, group_id)
+
+
 async def delete(ctx: AdminContext, group_id: str, *, is_share: bool = False) -> None:
     """Delete a group without members, with its offsets, or a share group with its state. A group of
     another type is not deleted as a share group. Raises AdminError.

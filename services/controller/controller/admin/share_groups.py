@@ -149,6 +149,12 @@ async def get_share_group(ctx: AdminContext, group_id: str) -> ShareGroupDetail:
     )
 
 
+async def check_delete(ctx: AdminContext, group_id: str) -> None:
+    """Check that the caller may delete a share group, which exists. Raises AdminError."""
+    ctx.require(Operation.DELETE, group_resource(group_id))
+    await get_share_group(ctx, group_id)
+
+
 def _members(group: ShareGroupDescription, seen: Collection[str]) -> list[ShareMember]:
     return [
         ShareMember(

@@ -132,11 +132,16 @@ def _assignments(new: NewTopicInput) -> Sequence[Sequence[int]]:
 
 async def delete(ctx: AdminContext, name: str) -> None:
     """Delete a topic with its records. Raises AdminError."""
-    ctx.require(Operation.DELETE, topic_resource(name))
-    _require_own(ctx, name, "deleted")
+    await check_delete(ctx, name)
     async with ctx.brokers.client() as admin:
         await admin.delete_topics([name])
     await ctx.until_visible(lambda image: name not in image.topics)
+
+
+async def check_delete(ctx: AdminContext, name: str) -> None:
+    """Check that the caller may delete a topic. Raises AdminError."""
+    ctx.require(Operation.DELETE, topic_resource(name))
+    _require_own(ctx, name, "deleted")
 
 
 def _require_own(ctx: AdminContext, name: str, done: str) -> None:

@@ -286,6 +286,12 @@ async def abort(ctx: AdminContext, transactional_id: str) -> None:
         await admin.fence_producers([transactional_id])
 
 
+async def check_abort(ctx: AdminContext, transactional_id: str) -> None:
+    """Check that the caller may abort the transaction of an id, which exists. Raises AdminError."""
+    ctx.require(Operation.WRITE, transactional_id_resource(transactional_id))
+    await get_transaction(ctx, transactional_id)
+
+
 async def abort_at(ctx: AdminContext, topic: str, partition: int, start_offset: int) -> None:
     """Write an abort marker for a hanging transaction to its partition, without a coordinator's
     decision. Raises AdminError.

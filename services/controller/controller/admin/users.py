@@ -105,8 +105,13 @@ async def set_password(
 
 async def delete(ctx: AdminContext, name: str) -> None:
     """Delete a user with all credentials. Raises AdminError."""
-    ctx.require(Operation.ALTER, CLUSTER)
-    get(ctx, name)
+    await check_delete(ctx, name)
     async with ctx.brokers.client() as admin:
         await admin.delete_users([name])
     await ctx.until_visible(lambda image: name not in image.users)
+
+
+async def check_delete(ctx: AdminContext, name: str) -> None:
+    """Check that the caller may delete a user, who exists. Raises AdminError."""
+    ctx.require(Operation.ALTER, CLUSTER)
+    get(ctx, name)

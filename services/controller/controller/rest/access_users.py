@@ -122,8 +122,8 @@ async def delete_user(
 ) -> Response:
     """Delete a user with all credentials. Connections that are open stay open."""
     del here
-
-    async def look() -> object:
-        return admin.get(ctx, user_name)
-
-    return await changed_or_checked(lambda: admin.delete(ctx, user_name), look, dry_run=dry_run)
+    return await changed_or_checked(
+        lambda: admin.delete(ctx, user_name),
+        lambda: admin.check_delete(ctx, user_name),
+        dry_run=dry_run,
+    )

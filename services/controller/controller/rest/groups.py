@@ -243,7 +243,7 @@ async def delete_group(
     del here
     return await changed_or_checked(
         lambda: admin.delete(ctx, consumer_group_id),
-        lambda: admin.get_group(ctx, consumer_group_id),
+        lambda: admin.check_delete(ctx, consumer_group_id),
         dry_run=dry_run,
     )
 

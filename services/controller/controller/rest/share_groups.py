@@ -152,7 +152,7 @@ async def delete_share_group(
     del here
     return await changed_or_checked(
         lambda: groups.delete(ctx, group_id, is_share=True),
-        lambda: admin.get_share_group(ctx, group_id),
+        lambda: admin.check_delete(ctx, group_id),
         dry_run=dry_run,
     )
 

@@ -88,7 +88,7 @@ async def delete_topic(
     del here
     return await changed_or_checked(
         lambda: admin.delete(ctx, topic_name),
-        lambda: topics_admin.get_topic(ctx, topic_name),
+        lambda: admin.check_delete(ctx, topic_name),
         dry_run=dry_run,
     )
 

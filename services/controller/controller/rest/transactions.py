@@ -169,7 +169,7 @@ async def abort(
     del here
     return await changed_or_checked(
         lambda: admin.abort(ctx, transactional_id),
-        lambda: admin.get_transaction(ctx, transactional_id),
+        lambda: admin.check_abort(ctx, transactional_id),
         dry_run=dry_run,
     )
 
