@@ -57,7 +57,7 @@ class Served:
 
 
 def limits_of(served: Served, **settings: int) -> Limits:
-    named = {f"rest_{name}": value for name, value in settings.items()}
+    named: dict[str, Any] = {f"rest_{name}": value for name, value in settings.items()}
     return Limits(served, ControllerConfig(controller_id=1, **named), Clock())
 
 
