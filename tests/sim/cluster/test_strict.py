@@ -67,6 +67,7 @@ GOES_ON: Final = {
     "GrpcTransport.produce": "of clients over gRPC",
     "keep": "of the administration",
     "AgedCache._fetch": "of the administration",
+    "call_back": "of share consumers in applications; no simulated member has a function to call",
     "Console._answer": "of the console",
 }
 """Functions that go on after any exception, and what makes a broken promise in them a finding."""

@@ -132,6 +132,8 @@ class MemoryTransport:
         self.leaders = {partition: 1 + partition.partition % 2 for partition in self.partitions}
         self.faults: deque[str | ErrorCode] = deque()
         self.requests = 0
+        self.outside = 0
+        """Number of reads outside of a log."""
         self.transactional_ids: list[str | None] = []
         self.held = asyncio.Event()
         self.held.set()
@@ -226,6 +228,7 @@ class MemoryTransport:
             if self.leaders[part] != broker_id:
                 outcomes.append(FetchOutcome(part, offset, ErrorCode.NOT_LEADER_OR_FOLLOWER))
             elif not log.start <= offset <= log.end:
+                self.outside += 1
                 code = ErrorCode.OFFSET_OUT_OF_RANGE
                 outcomes.append(FetchOutcome(part, offset, code, log_start=log.start))
             else:

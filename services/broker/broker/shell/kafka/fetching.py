@@ -172,7 +172,7 @@ class Fetch:
         self, hosted: HostedPartition, want: FetchPartition, room: int, read_bytes: int
     ) -> int:
         """Return the bytes of ``room`` that a read left free though there is more, for want of room
-        for another whole batch. They count as read: to wait for them would be in vain.
+        for another whole batch. They count as read: no wait makes them fit.
         """
         if read_bytes >= room:
             return 0

@@ -43,8 +43,8 @@ FRAME_SLACK_BYTES: Final = 64 * 1024 * 1024
 BACKOFF_MS_FIRST: Final = 20
 """A new leader often learns of its election a moment after its followers do."""
 FLUSH_LOOK_S: Final = 0.5
-"""Interval of the look whether what a flush is waited for can still be flushed: no event tells that
-its directory is full.
+"""Interval at which a wait for a flush checks that the directory still takes writes: one that
+fills up causes no event.
 """
 LINES_MAX: Final = 100
 """Partitions of one answer that are logged with a line each."""

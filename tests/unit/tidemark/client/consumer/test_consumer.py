@@ -17,6 +17,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from unit.tidemark.client.clients import consumer_on, run
 from unit.tidemark.client.memory_transport import MemoryTransport
+from waiting import until
 
 ZERO = TopicPartition("t", 0)
 
@@ -346,7 +347,7 @@ def test_fetched_records_are_returned_before_a_position_outside_the_log_is_reset
             consumer.assign([("t", 0)])
             assert len(await consumer.poll(1)) == 1
             log.batches, log.start, log.end = [], 20, 20
-            await asyncio.sleep(1)
+            await until(lambda: transport.outside)
             offsets = [one.offset for _ in range(3) for one in await consumer.poll(timeout_ms=100)]
             assert offsets == [1, 2, 3, 4, 5, 6]
             log.append(build_batch([(1, None, b"x", ())]))

@@ -1,6 +1,5 @@
 """ShareConsumer over a share group in memory."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -97,7 +96,6 @@ def test_polls_that_do_not_wait_acquire_records() -> None:
         for _ in range(1_000):
             if records := await consumer.poll(timeout_ms=0):
                 return len(records)
-            await asyncio.sleep(0.01)
         return 0
 
     assert with_member(consumer_on(shared()), work) == 5
