@@ -16,9 +16,8 @@ from tidemark.model.client_metrics_configs import (
     match_patterns,
     words,
 )
-
-from broker.core.groups.subscriptions.pattern import NamePattern
-from broker.core.groups.subscriptions.syntax import PatternError
+from tidemark.re2.pattern import Pattern
+from tidemark.re2.syntax import PatternError
 
 
 class Client(NamedTuple):
@@ -38,7 +37,7 @@ class Subscription:
 
     metrics: tuple[str, ...]
     interval_ms: int
-    patterns: Mapping[str, NamePattern]
+    patterns: Mapping[str, Pattern]
 
     @classmethod
     def of(cls, configs: Mapping[str, str]) -> "Subscription":
@@ -48,7 +47,7 @@ class Subscription:
         patterns = {}
         for name, text in match_patterns(configs.get(MATCH, "")).items():
             try:
-                patterns[name] = NamePattern(text)
+                patterns[name] = Pattern(text)
             except PatternError as error:
                 raise illegal_pattern(f"{name}={text} ({error})") from None
         text = configs.get(INTERVAL_MS, "")

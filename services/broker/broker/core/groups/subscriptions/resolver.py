@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 from tidemark.codec.group_records_consumer import TopicMetadata
 from tidemark.model.ids import TopicId
 from tidemark.model.topics import INTERNAL_TOPICS
+from tidemark.re2.pattern import Pattern, matching
+from tidemark.re2.syntax import PatternError
 
 from broker.core.groups.requests import Topics
-from broker.core.groups.subscriptions.pattern import NamePattern, matching
-from broker.core.groups.subscriptions.syntax import PatternError
 
 _NO_TOPICS: Final = frozenset[str]()
 
@@ -26,7 +26,7 @@ def pattern_problem(regex: str | None) -> str | None:
     if not regex:
         return None
     try:
-        NamePattern(regex)
+        Pattern(regex)
     except PatternError as problem:
         return str(problem)
     return None
@@ -106,12 +106,12 @@ class TopicResolver:
             del self._matches[regex]
 
 
-def _compiled(regex: str) -> NamePattern | None:
+def _compiled(regex: str) -> Pattern | None:
     """Compile a logged pattern. None, which matches nothing, if a newer release logged a syntax
     that this one does not support.
     """
     try:
-        return NamePattern(regex)
+        return Pattern(regex)
     except PatternError:
         return None
 

@@ -3,7 +3,7 @@
 import string
 
 import pytest
-from broker.core.groups.subscriptions.syntax import (
+from tidemark.re2.syntax import (
     NESTING_MAX,
     PATTERN_CHARS_MAX,
     Assertion,
@@ -49,11 +49,20 @@ Y = Chars(frozenset("y"))
         ("[x]", X),
         ("[x-y]", Chars(frozenset("xy"))),
         ("[a-]", Chars(frozenset("a-"))),
-        ("[^[:alnum:]]", Chars(frozenset(string.punctuation + " "))),
-        (r"\s", Chars(frozenset(" "))),
+        ("[^[:alnum:]]", Chars(frozenset(string.ascii_letters + string.digits), is_negated=True)),
+        (r"\s", Chars(frozenset(" \t\n\f\r"))),
         ("[[:punct:]]", Chars(frozenset(string.punctuation))),
         (r"[\d_]", Chars(frozenset("0123456789_"))),
-        ("é", Chars(frozenset())),
+        ("é", Chars(frozenset("é"))),
+        ("(?i)é", Chars(frozenset("éÉ"))),
+        ("(?i)ß", Chars(frozenset("ß"))),
+        (".", Chars(frozenset("\n"), is_negated=True)),
+        ("[^x]", Chars(frozenset("x"), is_negated=True)),
+        (r"[\Dx]", Chars(frozenset("0123456789"), is_negated=True)),
+        (r"[5\D]", Chars(frozenset("012346789"), is_negated=True)),
+        (r"[\W\D]", Chars(frozenset("0123456789"), is_negated=True)),
+        ("(?i)[^[:upper:]]", Chars(frozenset(string.ascii_letters), is_negated=True)),
+        ("[α-γ]", Chars(frozenset("αβγ"))),
     ],
 )
 def test_a_pattern_means(text: str, meaning: object) -> None:
@@ -87,6 +96,7 @@ def test_a_pattern_means(text: str, meaning: object) -> None:
         "(?#x)",
         "(?P<1>x)",
         "[z-a]",
+        r"[\x00-\x{80}]",
         "[[:nonsense:]]",
         r"[a-\d]",
         r"\x1",

@@ -1,19 +1,18 @@
-"""Patterns of names in RE2's syntax, matched in time linear in the length of the name.
+"""Patterns of names and ids, compiled.
 
-KIP-848 has the coordinator match the regular expressions of its clients. Python's ``re``
-backtracks, so a pattern of twenty characters can block it for ever, and with it the broker's only
-event loop. Here, as in RE2, a pattern becomes a state machine that reads a name once. Its states
-are built as names need them, and cached.
+Python's ``re`` backtracks, so a pattern of twenty characters can block it for ever, and with it the
+only event loop of a service. Here, as in RE2, a pattern becomes a state machine that reads a text
+once. Its states are built as texts need them, and cached.
 
-Constructs that RE2 rejects (back references, lookahead, lookbehind) are rejected. So are Unicode
-classes (``\\p``), since names are ASCII. A match covers the whole name, as in Kafka.
+Constructs that RE2 rejects (back references, lookahead, lookbehind) are rejected. So are classes of
+Unicode (``\\p``). A match covers the whole text, as in Kafka.
 """
 
 from collections.abc import Iterable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from broker.core.groups.subscriptions.syntax import (
+from tidemark.re2.syntax import (
     Assertion,
     Chars,
     Either,
@@ -45,7 +44,7 @@ class _Before(Enum):
 class _Step(NamedTuple):
     """One step of a program: read one of ``chars``, check a ``place``, or just continue."""
 
-    chars: frozenset[str] | None
+    chars: Chars | None
     place: Place | None
     follows: list[int]
 
@@ -65,13 +64,16 @@ _END: Final = 0
 """Index of the step at which the pattern has matched."""
 
 
-class NamePattern:
+class Pattern:
     """A compiled pattern. Its cache changes the speed of a match, never its result."""
 
-    __slots__ = ("_memory", "_program", "_start")
+    __slots__ = ("_memory", "_program", "_start", "_steps_max")
 
-    def __init__(self, text: str) -> None:
-        """Compile ``text``. Raises PatternError."""
+    def __init__(self, text: str, *, steps_max: int = STEPS_MAX) -> None:
+        """Compile ``text`` to at most ``steps_max`` steps, each of which a character may visit.
+        Raises PatternError.
+        """
+        self._steps_max = steps_max
         self._program = [_Step(None, None, [])]
         entry = self._compile(parse(text), _END)
         self._memory: dict[tuple[frozenset[int], _Before], _State] = {}
@@ -91,7 +93,7 @@ class NamePattern:
             follows
             for step in self._closure(state, char)
             for follows in self._program[step].follows
-            if char in (self._program[step].chars or ())
+            if (chars := self._program[step].chars) is not None and chars.has(char)
         )
         key = (steps, _Before.WORD if char in _WORD else _Before.OTHER)
         following = self._memory.get(key)
@@ -100,7 +102,8 @@ class NamePattern:
                 self._memory.clear()
                 self._start = _State(self._start.steps, _Before.NOTHING)
             following = self._memory[key] = _State(*key)
-        state.follows[char] = following
+        if char.isascii():  # there are too many others to keep a state for each
+            state.follows[char] = following
         return following
 
     def _closure(self, state: _State, char: str | None) -> set[int]:
@@ -121,8 +124,8 @@ class NamePattern:
     def _compile(self, node: Node, follows: int) -> int:
         """Write the program of ``node``, followed by step ``follows``; return its first step."""
         match node:
-            case Chars(chars):
-                return self._write(_Step(chars, None, [follows]))
+            case Chars():
+                return self._write(_Step(node, None, [follows]))
             case Assertion(place):
                 return self._write(_Step(None, place, [follows]))
             case Sequence(parts):
@@ -150,8 +153,8 @@ class NamePattern:
         return entry
 
     def _write(self, step: _Step) -> int:
-        if len(self._program) >= STEPS_MAX:
-            raise PatternError(f"the pattern is too large: more than {STEPS_MAX} steps")
+        if len(self._program) >= self._steps_max:
+            raise PatternError(f"the pattern is too large: more than {self._steps_max} steps")
         self._program.append(step)
         return len(self._program) - 1
 
@@ -168,6 +171,6 @@ def _places(before: _Before, char: str | None) -> frozenset[Place]:
     return frozenset(places)
 
 
-def matching(pattern: NamePattern, names: Iterable[str]) -> frozenset[str]:
+def matching(pattern: Pattern, names: Iterable[str]) -> frozenset[str]:
     """Return the names that match."""
     return frozenset(name for name in names if pattern.matches(name))

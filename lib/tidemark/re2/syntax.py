@@ -1,21 +1,16 @@
-"""Syntax of patterns: RE2's, over the printable characters of ASCII, among which are those of topic
-names.
-
-Any other character is allowed in a pattern, and matches nothing.
-"""
+"""Syntax of patterns: RE2's, without classes of Unicode."""
 
 import string
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-ALPHABET: Final = frozenset(string.ascii_letters + string.digits + string.punctuation + " ")
-"""Characters that a pattern can match."""
-
 PATTERN_CHARS_MAX: Final = 8_192
 NESTING_MAX: Final = 50
 REPEAT_MAX: Final = 1_000
 """Largest repetition count, as in RE2."""
+RANGE_CHARS_MAX: Final = 128
+"""Largest range in brackets, all of ASCII: its characters are kept one by one."""
 
 
 class PatternError(ValueError):
@@ -33,9 +28,29 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """A single character out of ``chars``."""
+    """A single character out of ``chars``, or any other one if ``is_negated``."""
 
     chars: frozenset[str]
+    is_negated: bool = False
+
+    def has(self, char: str) -> bool:
+        """True if this character matches."""
+        return (char in self.chars) is not self.is_negated
+
+    def negated(self) -> "Chars":
+        """Return the characters that do not match."""
+        return Chars(self.chars, not self.is_negated)
+
+    def union(self, other: "Chars") -> "Chars":
+        """Return the characters that match either of them."""
+        match self.is_negated, other.is_negated:
+            case False, False:
+                return Chars(self.chars | other.chars)
+            case True, True:
+                return Chars(self.chars & other.chars, is_negated=True)
+            case True, False:
+                return Chars(self.chars - other.chars, is_negated=True)
+        return Chars(other.chars - self.chars, is_negated=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,28 +88,31 @@ Node = Chars | Assertion | Sequence | Either | Repeat
 _DIGITS: Final = frozenset(string.digits)
 _LETTERS: Final = frozenset(string.ascii_letters)
 _WORD: Final = _LETTERS | _DIGITS | {"_"}
-_EMPTY: Final = frozenset[str]()
-_SPACE: Final = frozenset(" ")
+_BLANK: Final = frozenset(" \t")
+_SPACE: Final = _BLANK | frozenset("\n\f\r")
+_CONTROLS: Final = frozenset(map(chr, (*range(32), 127)))
+_ASCII: Final = frozenset(map(chr, range(128)))
+_DOT: Final = Chars(frozenset("\n"), is_negated=True)
 _CLASSES: Final = {
-    "d": _DIGITS,
-    "D": ALPHABET - _DIGITS,
-    "w": _WORD,
-    "W": ALPHABET - _WORD,
-    "s": _SPACE,
-    "S": ALPHABET - _SPACE,
+    "d": Chars(_DIGITS),
+    "D": Chars(_DIGITS, is_negated=True),
+    "w": Chars(_WORD),
+    "W": Chars(_WORD, is_negated=True),
+    "s": Chars(_SPACE),
+    "S": Chars(_SPACE, is_negated=True),
 }
 _NAMED_CLASSES: Final = {
     "alnum": _LETTERS | _DIGITS,
     "alpha": _LETTERS,
-    "ascii": ALPHABET,
-    "blank": _SPACE,
-    "cntrl": _EMPTY,
+    "ascii": _ASCII,
+    "blank": _BLANK,
+    "cntrl": _CONTROLS,
     "digit": _DIGITS,
-    "graph": ALPHABET - _SPACE,
+    "graph": _ASCII - _CONTROLS - {" "},
     "lower": frozenset(string.ascii_lowercase),
-    "print": ALPHABET,
+    "print": _ASCII - _CONTROLS,
     "punct": frozenset(string.punctuation),
-    "space": _SPACE,
+    "space": _SPACE | {"\v"},
     "upper": frozenset(string.ascii_uppercase),
     "word": _WORD,
     "xdigit": frozenset(string.hexdigits),
@@ -167,9 +185,9 @@ class _Parser:
             case "(":
                 return self._group()
             case "[":
-                return [Chars(self._class())]
+                return [self._class()]
             case ".":
-                return [Chars(ALPHABET)]
+                return [_DOT]
             case "^":
                 return [Assertion(Place.START)]
             case "$":
@@ -179,7 +197,7 @@ class _Parser:
             case "*" | "+" | "?":
                 raise PatternError(f"nothing to repeat at {self.position - 1}")
             case _:
-                return [Chars(self._cased(char))]
+                return [self._cased(char)]
 
     def _times(self) -> tuple[int, int | None] | None:
         for sign, times in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
@@ -245,10 +263,10 @@ class _Parser:
         if char == "Q":
             quoted, _, _ = self.text[self.position :].partition("\\E")
             self.position = min(len(self.text), self.position + len(quoted) + len("\\E"))
-            return [Chars(self._cased(char)) for char in quoted] or [_NOTHING]
+            return [self._cased(char) for char in quoted] or [_NOTHING]
         if char in _CLASSES:
-            return [Chars(_CLASSES[char])]
-        return [Chars(self._cased(self._escaped_char(char)))]
+            return [_CLASSES[char]]
+        return [self._cased(self._escaped_char(char))]
 
     def _escaped_char(self, char: str) -> str:
         if char in _CONTROL:
@@ -274,52 +292,52 @@ class _Parser:
             raise PatternError(f"no such character at {self.position}")
         return chr(code)
 
-    def _class(self) -> frozenset[str]:
+    def _class(self) -> Chars:
         """Parse a bracket expression; a ``]`` as its first character is literal."""
         negated = self._skip("^")
-        members: set[str] = set()
+        members = Chars(frozenset())
         first = True
         while first or self._peek() != "]":
-            members |= self._class_item()
+            members = members.union(self._class_item())
             first = False
         self.position += 1
-        chars = self._folded(members & ALPHABET)
-        return ALPHABET - chars if negated else chars
+        return members.negated() if negated else members
 
-    def _class_item(self) -> frozenset[str]:
+    def _class_item(self) -> Chars:
         if self._skip("[:"):
             negated = self._skip("^")
             name, _, _ = self.text[self.position :].partition(":]")
             if name not in _NAMED_CLASSES:
                 raise PatternError(f"unknown class at {self.position}")
             self.position += len(name) + len(":]")
-            chars = _NAMED_CLASSES[name]
-            return ALPHABET - chars if negated else chars
+            chars = self._cased(*_NAMED_CLASSES[name])
+            return chars.negated() if negated else chars
         low = self._class_char()
-        if isinstance(low, frozenset):
+        if isinstance(low, Chars):
             return low
         if self._peek() != "-" or self.text[self.position + 1 : self.position + 2] in ("]", ""):
-            return frozenset({low})
+            return self._cased(low)
         self.position += 1
         high = self._class_char()
-        if isinstance(high, frozenset) or high < low:
+        if isinstance(high, Chars) or high < low:
             raise PatternError(f"no range at {self.position}")
-        return frozenset(char for char in ALPHABET if low <= char <= high)
+        codes = range(ord(low), ord(high) + 1)
+        if len(codes) > RANGE_CHARS_MAX:
+            raise PatternError(f"a range of more than {RANGE_CHARS_MAX} at {self.position}")
+        return self._cased(*map(chr, codes))
 
-    def _class_char(self) -> str | frozenset[str]:
+    def _class_char(self) -> str | Chars:
         char = self._next()
         if char != "\\":
             return char
         char = self._next()
         return _CLASSES.get(char) or self._escaped_char(char)
 
-    def _cased(self, char: str) -> frozenset[str]:
-        return self._folded({char} & ALPHABET)
-
-    def _folded(self, chars: set[str]) -> frozenset[str]:
+    def _cased(self, *chars: str) -> Chars:
         if not self._any_case:
-            return frozenset(chars)
-        return frozenset(form for char in chars for form in (char.lower(), char.upper()))
+            return Chars(frozenset(chars))
+        forms = (form for char in chars for form in (char, char.lower(), char.upper()))
+        return Chars(frozenset(form for form in forms if len(form) == 1))
 
     def _peek(self) -> str:
         return self.text[self.position : self.position + 1]
