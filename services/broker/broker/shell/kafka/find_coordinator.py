@@ -8,7 +8,7 @@ clients of one id use one broker.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from tidemark.codec.java_hash import shard_for_name
@@ -60,34 +60,42 @@ async def _coordinators(
     live: LiveBrokers,
     context: RequestContext,
     key_type: int,
-    keys: Iterable[str],
+    keys: Sequence[str],
 ) -> list[dict[str, object]]:
     topic = _TOPICS.get(key_type)
     if topic is None:
         words = f"key type {key_type}? A group of any type has the key type {GROUP}."
         return [_nobody(ErrorCode.INVALID_REQUEST, words) for _ in keys]
-    missing = await internal_topics.ensure(context, topic)
+    refused = [_refused(facts, context, key_type, key) for key in keys]
+    # Who may ask for no coordinator makes no topic.
+    missing = None if all(refused) else await internal_topics.ensure(context, topic)
     if missing is not None:
-        return [_nobody(missing.code, missing.message) for _ in keys]
-    return [_coordinator(facts, metadata, live, context, key_type, key) for key in keys]
+        nobody = _nobody(missing.code, missing.message)
+        return [refusal or nobody for refusal in refused]
+    return [
+        refusal or _coordinator(metadata, live, context, key_type, key)
+        for key, refusal in zip(keys, refused, strict=True)
+    ]
+
+
+def _refused(
+    facts: BrokerFacts, context: RequestContext, key_type: int, key: str
+) -> dict[str, object] | None:
+    resource, code = (
+        (group_resource(key), ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if key_type == GROUP
+        else (transactional_id_resource(key), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    )
+    allowed = facts.authorizer.authorize(context.requester, Operation.DESCRIBE, resource)
+    return None if allowed else _nobody(code, "")
 
 
 def _coordinator(
-    facts: BrokerFacts,
-    metadata: MetadataCache,
-    live: LiveBrokers,
-    context: RequestContext,
-    key_type: int,
-    key: str,
+    metadata: MetadataCache, live: LiveBrokers, context: RequestContext, key_type: int, key: str
 ) -> dict[str, object]:
-    allowed = facts.authorizer.authorize
     if key_type == GROUP:
-        if not allowed(context.requester, Operation.DESCRIBE, group_resource(key)):
-            return _nobody(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
         broker = coordinator_of_group(metadata, key)
     else:
-        if not allowed(context.requester, Operation.DESCRIBE, transactional_id_resource(key)):
-            return _nobody(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "")
         broker = broker_of_transactional_id(metadata, live, key)
     # Never a fenced broker, as in Metadata: a client that gave the broker up would take it as the
     # coordinator again.
