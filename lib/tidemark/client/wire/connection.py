@@ -5,7 +5,7 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 from tidemark.client.config import Address, ClientConfig
@@ -53,8 +53,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
     closes the connection.
     """
 
-    def __init__(self, address: Address, config: ClientConfig) -> None:
+    def __init__(
+        self,
+        address: Address,
+        config: ClientConfig,
+        on_late: Callable[[Address], None] = lambda _: None,
+    ) -> None:
+        """``on_late`` is called when the broker leaves a request unanswered."""
         self.address = address
+        self._on_late = on_late
         self._config = config
         self._assembler = FrameAssembler(frame_bytes_max=config.response_bytes_max)
         self._transport: asyncio.Transport | None = None
@@ -69,7 +76,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._login = ConnectionLogin(config, str(address)) if config.uses_sasl else None
 
     @classmethod
-    async def open(cls, address: Address, config: ClientConfig) -> "BrokerConnection":
+    async def open(
+        cls,
+        address: Address,
+        config: ClientConfig,
+        on_late: Callable[[Address], None] = lambda _: None,
+    ) -> "BrokerConnection":
         """Connect, negotiate versions, and log in if the settings say so.
 
         Raises ConnectionLostError, RequestTimedOutError, AuthenticationError.
@@ -78,7 +90,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             async with asyncio.timeout(config.connections_setup_timeout_ms / 1_000):
                 _, connection = await loop.create_connection(
-                    lambda: cls(address, config), address.host, address.port, ssl=_tls(config)
+                    lambda: cls(address, config, on_late),
+                    address.host,
+                    address.port,
+                    ssl=_tls(config),
                 )
         except TimeoutError:
             raise ConnectionLostError(
@@ -214,6 +229,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 where=str(self.address),
             )
             self._lose(late)
+            self._on_late(self.address)
             raise late from None
         try:
             _, position = read_response_header(frame, api_key, version)

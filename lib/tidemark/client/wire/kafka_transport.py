@@ -301,7 +301,7 @@ class KafkaTransport:
     def _candidates(self) -> list[Address]:
         known = list(dict.fromkeys(self._brokers.values()))
         random.shuffle(known)
-        return list(dict.fromkeys([*known, *self._bootstrap.addresses]))
+        return self._pool.answering_first(dict.fromkeys([*known, *self._bootstrap.addresses]))
 
 
 def _version(connection: BrokerConnection, api_key: ApiKey, items: Sequence[Item]) -> int:

@@ -189,6 +189,26 @@ def test_many_who_want_a_connection_share_one_and_lanes_do_not() -> None:
     with_peer(peer, work)
 
 
+def test_brokers_that_do_not_answer_are_asked_last_until_they_accept_a_connection() -> None:
+    peer = Peer(lambda key, number, writer: None)
+    nobody = Address("127.0.0.1", 1)
+
+    async def work(address: Address, config: ClientConfig) -> None:
+        pool, other = ConnectionPool(config), Address("127.0.0.1", 2)
+        first = await pool.connection(address, Lane.PRODUCE)
+        assert pool.answering_first([nobody, address, other]) == [nobody, address, other]
+        with pytest.raises(RequestTimedOutError):
+            await ask(first, timeout_ms=1)
+        with pytest.raises(ConnectionLostError):
+            await pool.connection(nobody, Lane.CONTROL)
+        assert pool.answering_first([nobody, address, other]) == [other, nobody, address]
+        await pool.connection(address, Lane.CONTROL)
+        assert pool.answering_first([nobody, address, other]) == [address, other, nobody]
+        pool.close()
+
+    with_peer(peer, work)
+
+
 def test_nobody_listening_is_told_with_the_address() -> None:
     async def work() -> None:
         with pytest.raises(ConnectionLostError, match=r"cannot connect.* at 127\.0\.0\.1:1"):
