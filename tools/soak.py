@@ -1,7 +1,8 @@
 """``make soak``: what is slow and proves a little more each time it is run.
 
 ``SEEDS=2000 MINUTES=30``: so many seeds of each simulated world, from ``FIRST`` (1) on, then
-hostile frames, each process killed at each step of dead letters, and chaos for so long.
+hostile frames, each process killed at each step of dead letters, the end-to-end tests with the
+services' periodic work done all the time, and chaos for so long.
 ``TIMES=10``: ``make test`` so many times in a row. ``BURN=4``: beside so many processes that burn
 CPU. Each run's output is kept under ``build/soak``, in a folder named by the time it began;
 failures are printed as they happen and again at the end, and the exit status is 1 if there was one.
@@ -55,6 +56,9 @@ def parts(times: int, seeds: int, minutes: float, *, first: int = 1) -> Iterator
         yield Part("fuzz", ("make", "fuzz", f"SEED={secrets.randbelow(FUZZ_SEEDS)}"))
         faults = (sys.executable, "-m", "pytest", "-q", "tests/e2e/test_dead_letter_faults.py")
         yield Part("dead-letters", ("env", "EVERY_VICTIM=1", *faults))
+        workers = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+        processes = (sys.executable, "-m", "pytest", "-q", *workers, "tests/e2e")
+        yield Part("passes", ("env", "PASSES=often", *processes))
         yield Part("chaos", (sys.executable, "-m", "chaos", "--minutes", f"{minutes:g}"))
 
 

@@ -23,6 +23,7 @@ from broker.config import BrokerConfig
 from broker.shell.broker_server import BrokerServer
 from broker.shell.seams import machine_seams
 from broker.shell.start import open_directories
+from e2e import passes
 from tidemark.model.ids import (
     BrokerEpoch,
     BrokerId,
@@ -177,7 +178,8 @@ def harness_config(directory: Path, **settings: Any) -> BrokerConfig:
         "shutdown_deadline_ms": 4_000,
         "log_scrub_bytes_per_s": 0,
     }
-    return BrokerConfig(**(base | settings))
+    often = {key.replace(".", "_"): value for key, value in passes.of_service("broker").items()}
+    return BrokerConfig(**(base | often | settings))
 
 
 async def serve(

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
+from e2e import passes
 from e2e.controllers import ControllerProcess
 from e2e.zookeeper import HOST, running_zookeeper
 from free_ports import free_port
@@ -36,6 +37,8 @@ class BrokerProcess:
         self._argv += ["--listeners", f"CLIENT://{HOST}:{self.port}", "--grpc.listen", self.grpc]
         self._argv += ["--ops.listen", f"{HOST}:{self.ops}"]
         self._argv += ["--shutdown.deadline.ms", "300000", *extra]
+        for key, value in passes.of_service("broker").items():
+            self._argv += [] if f"--{key}" in extra else [f"--{key}", str(value)]
         self.log_dirs = str(self.data)
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from e2e import passes
 from e2e.bounded_librdkafka import bound_librdkafka
 from e2e.shared_zookeeper import with_shared_zookeeper
 from tidemark.cli.dev.cluster import Config, DevCluster
@@ -31,7 +32,7 @@ class Cluster(DevCluster):
     """
 
     def __init__(self, layout: Layout, *, overrides: Mapping[str, Config] | None = None) -> None:
-        given = dict(overrides or {})
+        given = passes.beneath(overrides or {})
         controller = {"default.replication.factor": 1, **given.get("controller", {})}
         super().__init__(layout, overrides={**given, "controller": controller})
 

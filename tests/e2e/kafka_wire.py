@@ -14,6 +14,7 @@ from tidemark.kafka import fetch, list_offsets, metadata, produce
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.headers import read_response_header, request_header
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.clock import Clock
 from waiting import PATIENCE_MS, PATIENCE_S, wait_for
 
 NO_ID = bytes(16)
@@ -186,10 +187,15 @@ def fetch_body(
 
 
 def batch(
-    *values: bytes, timestamp: int = 1_700_000_000_000, key: bytes | None = None, **fields: Any
+    *values: bytes, timestamp: int | None = None, key: bytes | None = None, **fields: Any
 ) -> bytes:
-    """A record batch of these values."""
-    return build_batch([(timestamp, key, value, ()) for value in values], **fields)
+    """A record batch of these values, written now unless ``timestamp`` (ms) says otherwise.
+
+    A record older than ``retention.ms`` is deleted whenever the next pass comes: a test that wants
+    old records switches retention off.
+    """
+    time_ms = Clock().wall_ms() if timestamp is None else timestamp
+    return build_batch([(time_ms, key, value, ()) for value in values], **fields)
 
 
 _NOT_YET = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE)

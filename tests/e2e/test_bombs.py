@@ -26,6 +26,7 @@ from tidemark.codec.records import encode_record
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.produce import ProducePartitionResult, read_produce_response
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.clock import Clock
 from tidemark_wire.v1 import common_pb2
 from waiting import PATIENCE_S, cpu_s, wait_for
 
@@ -39,7 +40,7 @@ CPU_S_MAX = 40
 GOES = 3
 PEAK_BEGINS_ANEW = "5"
 """What Linux takes for that in /proc/PID/clear_refs."""
-NOW_MS = 1_700_000_000_000
+NOW_MS = Clock().wall_ms()
 MESSAGE_BYTES_MAX = 20 * MB
 KINDS = {
     "plain": {},

@@ -38,6 +38,7 @@ from tidemark.kafka.api_versions import (
 )
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.clock import Clock
 
 pytestmark = [pytest.mark.e2e]
 
@@ -290,7 +291,7 @@ def test_a_transactional_write_waits_for_a_coordinator(start_cluster: StartClust
     cluster, topic = start_cluster(), "transactional"
     create_topic(cluster, topic)
     batch = build_batch(
-        [(1, b"k", b"v", ())],
+        [(Clock().wall_ms(), b"k", b"v", ())],
         producer_id=1,
         producer_epoch=0,
         base_sequence=0,

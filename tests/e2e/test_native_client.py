@@ -36,6 +36,7 @@ from tidemark.client.wire.session import Session
 from tidemark.client.wire.transport import ProduceItem, Transport
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.clock import Clock
 from waiting import PATIENCE_MS, PATIENCE_S, patience, until_told
 
 pytestmark = [pytest.mark.e2e]
@@ -122,7 +123,8 @@ def test_records_of_every_kind_come_back_as_they_were(
     ]
 
     async def work() -> None:
-        topic = await make(cluster, topic_name("kinds"))
+        # Records of 1970: the next look at retention would remove them.
+        topic = await make(cluster, topic_name("kinds"), retention_ms="-1")
         async with clients(cluster, transport, compression_type=compression) as (
             producer,
             consumer,
@@ -294,7 +296,7 @@ def test_a_broker_takes_sequences_once_and_in_order(
 
             async def append(sequence: int) -> tuple[int, int]:
                 batch = build_batch(
-                    [(0, None, b"%d" % sequence, ())],
+                    [(Clock().wall_ms(), None, b"%d" % sequence, ())],
                     producer_id=identity.producer_id,
                     producer_epoch=identity.producer_epoch,
                     base_sequence=sequence,
@@ -536,7 +538,7 @@ def test_configurations_are_described_and_changed(cluster: Cluster, topic_name: 
 @pytest.mark.feature("K03")
 def test_records_logs_and_producers_are_administered(cluster: Cluster, topic_name: Names) -> None:
     async def work() -> None:
-        topic = await make(cluster, topic_name("records"), 3)
+        topic = await make(cluster, topic_name("records"), 3, retention_ms="-1")
         partitions = [TopicPartition(topic, number) for number in range(3)]
         async with Producer(cluster.kafka()) as producer, Admin(cluster.kafka()) as admin:
             for partition in partitions:
@@ -599,7 +601,7 @@ def test_the_seeds_names_of_sequence_errors_are_the_ones_raised(
             assert identity is not None
             for sequence in range(1, 9):
                 batch = build_batch(
-                    [(0, None, b"ahead", ()), (0, None, b"ahead", ())],
+                    [(Clock().wall_ms(), None, b"ahead", ())] * 2,
                     producer_id=identity.producer_id,
                     producer_epoch=identity.producer_epoch,
                     base_sequence=2 * sequence - 1,

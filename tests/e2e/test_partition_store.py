@@ -21,6 +21,7 @@ from tidemark.codec.record_batch import iterate_headers, read_header
 from tidemark.codec.records import build_batch, read_records
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.channel import open_channel
+from tidemark.runtime.clock import Clock
 from tidemark_wire.v1 import common_pb2, partition_store_pb2, partition_store_pb2_grpc
 from waiting import PATIENCE_MS, PATIENCE_S
 
@@ -254,7 +255,7 @@ def test_pulls_of_one_stream_wait_side_by_side(cluster: Cluster, topic_name: Nam
 
 def test_offsets_are_listed_by_mark_and_by_time(cluster: Cluster, topic_name: Names) -> None:
     address, partition = create(cluster, topic_name("offsets"))
-    base_ms = 1_700_000_000_000
+    base_ms = Clock().wall_ms() - 3_600_000
 
     async def scenario() -> None:
         async with store(address) as stub:

@@ -17,6 +17,7 @@ from tidemark.client import TopicPartition, sync
 from tidemark.client.errors import ClientError
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.clock import Clock
 from waiting import PATIENCE_MS, PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -280,9 +281,10 @@ def test_an_aborted_transaction_is_gone_and_its_producer_fenced(
 
 
 def hang(cluster: Cluster, topic: str) -> None:
-    """Write a batch of a transaction that no coordinator has; its timestamp is years ago."""
+    """Write a batch of a transaction that no coordinator has; it began an hour ago."""
+    begun_ms = Clock().wall_ms() - 3_600_000
     late = batch(
-        b"late", producer_id=77, producer_epoch=5, base_sequence=0,
+        b"late", timestamp=begun_ms, producer_id=77, producer_epoch=5, base_sequence=0,
         attributes_extra=TRANSACTIONAL_BIT,
     )  # fmt: skip
     with Wire(int(cluster.kafka(1).rpartition(":")[2])) as wire:

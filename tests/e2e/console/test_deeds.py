@@ -12,6 +12,7 @@ from e2e.kafka_wire import Wire, batch
 from playwright.sync_api import Page, expect
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.model.errors import ErrorCode
+from tidemark.runtime.clock import Clock
 from waiting import PATIENCE_S, wait_for
 
 expect.set_options(timeout=PATIENCE_S * 1_000)
@@ -183,9 +184,10 @@ def test_a_hanging_transaction_is_seen_and_aborted(
 
 
 def _hang(cluster: Cluster, topic: str) -> None:
-    """Write a batch of a transaction that no coordinator has; its timestamp is years ago."""
+    """Write a batch of a transaction that no coordinator has; it began an hour ago."""
     late = batch(
         b"late",
+        timestamp=Clock().wall_ms() - 3_600_000,
         producer_id=77,
         producer_epoch=5,
         base_sequence=0,

@@ -16,7 +16,7 @@ soak = SimpleNamespace(**runpy.run_path(str(ROOT / "tools/soak.py")))
 def test_the_suite_is_repeated_before_the_longer_runs() -> None:
     names = [part.name for part in soak.parts(2, seeds=9, minutes=1)]
     worlds = ["sim-cluster", "sim-txn", "sim-share", "sim-node"]
-    assert names == ["suite-1", "suite-2", *worlds, "fuzz", "dead-letters", "chaos"]
+    assert names == ["suite-1", "suite-2", *worlds, "fuzz", "dead-letters", "passes", "chaos"]
 
 
 def test_what_is_not_asked_for_is_left_out() -> None:
