@@ -37,8 +37,7 @@ class BrokerProcess:
         self._argv += ["--listeners", f"CLIENT://{HOST}:{self.port}", "--grpc.listen", self.grpc]
         self._argv += ["--ops.listen", f"{HOST}:{self.ops}"]
         self._argv += ["--shutdown.deadline.ms", "300000", *extra]
-        for key, value in passes.of_service("broker").items():
-            self._argv += [] if f"--{key}" in extra else [f"--{key}", str(value)]
+        self._argv += passes.flags("broker", extra)
         self.log_dirs = str(self.data)
         self.process: subprocess.Popen[bytes] | None = None
 

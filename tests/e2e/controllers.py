@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from e2e import passes
 from e2e.zookeeper import HOST
 from free_ports import free_port
 from tidemark.model.ids import BrokerEpoch
@@ -43,6 +44,7 @@ class ControllerProcess:
         argv += ["--zookeeper.connect", connect, "--log.format", "json"]
         argv += ["--zookeeper.session.timeout.ms", str(SESSION_MS)]
         argv += ["--grpc.listen", self.grpc, "--rest.listen", self.rest, *extra]
+        argv += passes.flags("controller", extra)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(argv, stdout=log, stderr=log)
 

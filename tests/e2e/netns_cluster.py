@@ -132,6 +132,8 @@ class Controller(Member):
         address = net.address(name)
         argv = [sys.executable, "-P", "-m", "controller", "--controller.id", name[-1]]
         argv += [*keeping, "--log.format", "json"]
+        # A leader changes only by what a test does.
+        argv += ["--auto.leader.rebalance.enable", "false"]
         argv += ["--grpc.listen", f"{address}:{GRPC_PORT}"]
         argv += ["--rest.listen", f"{address}:{HTTP_PORT}", "--rest.private.network", "true"]
         super().__init__(net, name, argv, directory)

@@ -6,7 +6,7 @@ it all the time; what a test sets itself stays as it is.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidemark.cli.dev.cluster import Config
@@ -32,6 +32,12 @@ OFTEN: Final[Mapping[str, Config]] = {
 def of_service(kind: str) -> Config:
     """Return the intervals that a service of this kind is to have; none unless asked for."""
     return dict(OFTEN[kind]) if os.environ.get("PASSES") == "often" else {}
+
+
+def flags(kind: str, given: Sequence[str]) -> list[str]:
+    """Return the same as flags of its process, without those that it has been given."""
+    wanted = {f"--{key}": str(value) for key, value in of_service(kind).items()}
+    return [word for pair in wanted.items() if pair[0] not in given for word in pair]
 
 
 def beneath(overrides: Mapping[str, Config]) -> dict[str, Config]:
