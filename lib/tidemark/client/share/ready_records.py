@@ -39,6 +39,11 @@ class ReadyRecords:
     def __init__(self) -> None:
         self._answers: deque[_Answer] = deque()
 
+    @property
+    def is_empty(self) -> bool:
+        """True if no records wait for the application."""
+        return not self._answers
+
     def add(
         self, deliveries: PartitionDeliveries, records: list[ShareRecord], now: float, lock_ms: int
     ) -> None:

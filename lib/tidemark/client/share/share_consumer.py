@@ -28,6 +28,10 @@ from tidemark.runtime.clock import Clock
 
 _ITERATION_WAIT_MS: Final = 60_000
 DELAY_MS_MAX: Final = 2**31 - 1
+_BREATH_MS: Final = 10
+"""Time after which polls that find records in memory let the tasks of the consumer run: the
+application may never wait between them.
+"""
 _NAMES: Final = {one.name.lower(): one for one in AcknowledgeType}
 
 
@@ -60,6 +64,7 @@ class ShareConsumer:
         self.member_id = new_member_id()
         """Id of this member of the group."""
         self._clock = clock or Clock()
+        self._breathe_at = 0.0
         self._session = Session(bootstrap_servers, self.config, self._clock)
         self._fetcher = ShareFetcher(self._session, self.config, self._clock, self.member_id)
         self._group = ShareGroup(
@@ -140,8 +145,8 @@ class ShareConsumer:
 
         In implicit mode this accepts the records of the last poll. In explicit mode each of them
         must have been acknowledged, else InvalidRecordStateError is raised, or with
-        represent_unacknowledged they are returned again. Acknowledgements are sent with the next
-        fetch; ``on_acknowledged`` receives their outcome.
+        represent_unacknowledged they are returned again. Acknowledgements are sent with the fetch
+        of this poll, or at once if it needs none; ``on_acknowledged`` receives their outcome.
 
         Waits for at most ``timeout_ms`` if there are none, then returns []. Raises ClientError.
         """
@@ -150,6 +155,7 @@ class ShareConsumer:
         if records_max <= 0:
             raise ValueError(f"max_records is {records_max}; it must be above 0")
         again = self._finish_last_poll()
+        await self._acknowledge_unless_fetching(again)
         return again[:records_max] or await self._next(records_max, records_max, timeout_ms)
 
     def __aiter__(self) -> Self:
@@ -164,6 +170,7 @@ class ShareConsumer:
         """Wait for the next record and return it."""
         self._session.check_running()
         records = self._finish_last_poll()[:1]
+        await self._acknowledge_unless_fetching(records)
         while not records:
             records = await self._next(1, self.config.max_poll_records, _ITERATION_WAIT_MS)
         return records[0]
@@ -271,6 +278,15 @@ class ShareConsumer:
                 return []
             await self._advance(deadline, acquired_max)
             advanced = True
+
+    async def _acknowledge_unless_fetching(self, again: Sequence[ShareRecord]) -> None:
+        """Send what is decided if this poll returns records from memory."""
+        if not (again or self._fetcher.has_ready()) or not self._fetcher.acknowledge():
+            return
+        now = self._clock.now_ms()
+        if now >= self._breathe_at:
+            self._breathe_at = now + _BREATH_MS
+            await asyncio.sleep(0)
 
     def _finish_last_poll(self) -> list[ShareRecord]:
         """Return the records of earlier polls that are to be returned again."""

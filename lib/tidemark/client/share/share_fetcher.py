@@ -16,9 +16,7 @@ from tidemark.client.errors import ClientError, error_for
 from tidemark.client.share.ack_batches import (
     UNREADABLE,
     UNSEEN,
-    AcknowledgeType,
     Decision,
-    Decisions,
 )
 from tidemark.client.share.acknowledge_callbacks import (
     AcknowledgeCallback,
@@ -28,6 +26,7 @@ from tidemark.client.share.acknowledge_callbacks import (
 from tidemark.client.share.acquired_records import read_acquired
 from tidemark.client.share.deliveries import AGAIN, Deliveries, PartitionDeliveries, ShareRecord
 from tidemark.client.share.ready_records import ReadyRecords
+from tidemark.client.share.share_broker import ShareBroker, Taken, decisions_of, has_renewals
 from tidemark.client.share.share_requests import (
     FetchedPartition,
     FetchSettings,
@@ -41,12 +40,9 @@ from tidemark.client.share.share_requests import (
 )
 from tidemark.client.share.share_session import (
     SESSION_LOST,
-    SessionRequest,
     SharePartition,
-    ShareSession,
     Verdict,
 )
-from tidemark.client.wire.connection import BrokerConnection
 from tidemark.client.wire.connection_pool import Lane
 from tidemark.client.wire.session import Session
 from tidemark.kafka.apis import ApiKey
@@ -61,29 +57,10 @@ log: Final = logging.getLogger("tidemark.client.share.share_fetcher")
 LOCK_MS_MIN: Final = 1_000
 """Shortest lock that a broker grants, for an answer without its length."""
 
-Taken = dict[TopicPartition, tuple[PartitionDeliveries, dict[int, Decision]]]
-"""Acknowledgements of one request."""
+PAUSE_S: Final = 0.02
+"""Shortest time between two requests that only acknowledge while records are buffered."""
 
-
-class _Broker:
-    """Requests to one broker."""
-
-    def __init__(self, broker_id: int) -> None:
-        self.broker_id = broker_id
-        self.session = ShareSession()
-        self.turn = asyncio.Lock()
-        self.acquired: dict[TopicPartition, PartitionDeliveries] = {}
-        """Partitions with deliveries in the present session."""
-        self.connection: BrokerConnection | None = None
-        """Connection of the present session."""
-        self.lost_count = 0
-        """Number of sessions that were lost."""
-        self.fetching = False
-        self.failures = 0
-        self.resume_at = 0.0
-
-
-Commit = list[tuple[_Broker, int, Taken]]
+Commit = list[tuple[ShareBroker, int, Taken]]
 """Acknowledgements of one commit, by broker and session."""
 
 
@@ -106,7 +83,7 @@ class ShareFetcher:
         self._clock = clock
         self._member_id = member_id
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._brokers: dict[int, _Broker] = {}
+        self._brokers: dict[int, ShareBroker] = {}
         self._ready = ReadyRecords()
         self._is_giving_back = False
         self._refreshing = False
@@ -122,9 +99,7 @@ class ShareFetcher:
         its time or with the connection, are dropped: they are delivered again, perhaps to another
         member.
         """
-        for broker in self._brokers.values():
-            if broker.connection is not None and broker.connection.is_lost:
-                self._ready.drop(broker.acquired.values())
+        self._drop_lost()
         return self._ready.take(records_max, self._clock.now_ms())
 
     def launch(self, records_max: int) -> float | None:
@@ -147,54 +122,89 @@ class ShareFetcher:
             share_partition = (topic_id, at.partition)
             wanted.setdefault(leader.broker_id, []).append((at, share_partition))
         for broker_id, partitions in wanted.items():
-            broker = self._brokers.setdefault(broker_id, _Broker(broker_id))
+            broker = self._brokers.setdefault(broker_id, ShareBroker(broker_id))
             if not broker.fetching and broker.resume_at <= now:
                 broker.fetching = True
                 work = self._fetch(broker, dict(partitions), records_max)
                 self._session.spawn(work, name=f"share-fetch-{broker_id}")
-        self._acknowledge_elsewhere(wanted.keys(), now)
+        self._acknowledge_elsewhere(wanted.keys())
         instants = [one.resume_at for one in self._brokers.values() if one.resume_at > now]
         return min(instants, default=None)
 
-    def _acknowledge_elsewhere(self, fetched_from: Collection[int], now: float) -> None:
+    def has_ready(self) -> bool:
+        """True if acquired records are in memory, so that a poll starts no fetch."""
+        self._drop_lost()
+        return not self._ready.is_empty
+
+    def _drop_lost(self) -> None:
+        for broker in self._brokers.values():
+            if broker.connection is not None and broker.connection.is_lost:
+                self._ready.drop(broker.acquired.values())
+
+    def acknowledge(self) -> bool:
+        """Send what is decided though no fetch is started. Returns True while a request is under
+        way.
+        """
+        for broker in self._brokers.values():
+            self._start_acknowledging(broker)
+        return any(broker.acknowledging for broker in self._brokers.values())
+
+    def _acknowledge_elsewhere(self, fetched_from: Collection[int]) -> None:
         """Send what is decided to brokers from which nothing is fetched: partitions that this
         member has no longer. No fetch takes it along.
         """
         for broker_id, broker in self._brokers.items():
-            if broker_id in fetched_from or broker.fetching or broker.resume_at > now:
-                continue
-            if taken := self._take(broker):
-                broker.fetching = True
-                work = self._acknowledge_all(broker, taken)
-                self._session.spawn(work, name=f"share-acknowledge-{broker_id}")
+            if broker_id not in fetched_from:
+                self._start_acknowledging(broker)
 
-    async def _acknowledge_all(self, broker: _Broker, taken: Taken) -> None:
+    def _start_acknowledging(self, broker: ShareBroker) -> None:
+        broker.gather()
+        if broker.outbox and not broker.acknowledging:
+            broker.acknowledging = True
+            work = self._send_outbox(broker)
+            self._session.spawn(work, name=f"share-acknowledge-{broker.broker_id}")
+
+    async def _send_outbox(self, broker: ShareBroker) -> None:
+        """Send what polls have released until nothing is left; one request takes what came during
+        the pause.
+        """
         allowed_ms = self._config.default_api_timeout_ms
-        deadline = Deadline.after(allowed_ms, self._clock.now_ms())
         try:
-            await self._commit_at(broker, broker.lost_count, taken, deadline)
+            while broker.outbox and not broker.fetch_takes_outbox:
+                deadline = Deadline.after(allowed_ms, self._clock.now_ms())
+                taken = broker.take_outbox()
+                await self._commit_at(broker, broker.lost_count, taken, deadline)
+                self.changed.set()
+                await asyncio.sleep(PAUSE_S)
         finally:
-            broker.fetching = False
-            self.changed.set()
+            broker.acknowledging = False
 
     async def _fetch(
-        self, broker: _Broker, wanted: Mapping[TopicPartition, SharePartition], records_max: int
+        self,
+        broker: ShareBroker,
+        wanted: Mapping[TopicPartition, SharePartition],
+        records_max: int,
     ) -> None:
         try:
             async with broker.turn:
-                if any(one.has_renewals for one in broker.acquired.values()):
-                    self._report(await self._acknowledge_once(broker))
-                await self._fetch_once(broker, wanted, records_max)
+                taken = broker.take()
+                if has_renewals(taken):
+                    self._report(await self._send_acknowledge(broker, taken))
+                    taken = {}
+                await self._fetch_once(broker, wanted, records_max, taken)
         finally:
             broker.fetching = False
             self.changed.set()
 
     async def _fetch_once(
-        self, broker: _Broker, wanted: Mapping[TopicPartition, SharePartition], records_max: int
+        self,
+        broker: ShareBroker,
+        wanted: Mapping[TopicPartition, SharePartition],
+        records_max: int,
+        taken: Taken,
     ) -> None:
         config = self._config
-        taken = self._take(broker) if broker.session.is_open else {}
-        request = broker.session.fetch(wanted.values(), _decisions(taken))
+        request = broker.session.fetch(wanted.values(), decisions_of(taken))
         settings = FetchSettings(
             config.fetch_max_wait_ms,
             config.fetch_min_bytes,
@@ -219,7 +229,7 @@ class ShareFetcher:
             broker.failures = 0
 
     def _on_fetched(
-        self, broker: _Broker, at: TopicPartition, topic_id: bytes, fetched: FetchedPartition
+        self, broker: ShareBroker, at: TopicPartition, topic_id: bytes, fetched: FetchedPartition
     ) -> bool:
         """Keep the records of one partition; return True if it is to be fetched again later."""
         if fetched.error_code:
@@ -250,14 +260,16 @@ class ShareFetcher:
         self.error = read.error or self.error
         return False
 
-    def _begin(self, broker: _Broker, at: TopicPartition, topic_id: bytes) -> PartitionDeliveries:
+    def _begin(
+        self, broker: ShareBroker, at: TopicPartition, topic_id: bytes
+    ) -> PartitionDeliveries:
         """Begin deliveries from a broker. The locks of an earlier leader have ended."""
         for other in self._brokers.values():
-            before = other.acquired.pop(at, None)
+            before, was_decided = other.drop(at)
             if before is None:
                 continue
             self._ready.drop([before])
-            if before.has_decided:
+            if was_decided:
                 what = f"another broker leads {at} now"
                 self._report({at: error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, what)})
             before.lose()
@@ -299,7 +311,7 @@ class ShareFetcher:
         return [
             (broker, broker.lost_count, taken)
             for broker in self._brokers.values()
-            if (taken := self._take(broker))
+            if (taken := broker.take())
         ]
 
     async def commit(
@@ -308,7 +320,7 @@ class ShareFetcher:
         """Send acknowledgements; return the outcome of each partition."""
         results: dict[TopicPartition, ClientError | None] = {}
 
-        async def commit(broker: _Broker, lost_count: int, taken: Taken) -> None:
+        async def commit(broker: ShareBroker, lost_count: int, taken: Taken) -> None:
             outcomes = await self._commit_at(broker, lost_count, taken, deadline)
             for at, error in outcomes.items():
                 results[at] = results.get(at) or error
@@ -319,7 +331,7 @@ class ShareFetcher:
         return results
 
     async def _commit_at(
-        self, broker: _Broker, lost_count: int, taken: Taken, deadline: Deadline
+        self, broker: ShareBroker, lost_count: int, taken: Taken, deadline: Deadline
     ) -> dict[TopicPartition, ClientError | None]:
         """Send until nothing is to be sent again, or until the deadline."""
         results: dict[TopicPartition, ClientError | None] = {}
@@ -331,29 +343,23 @@ class ShareFetcher:
                     lost = error_for(ErrorCode.SHARE_SESSION_NOT_FOUND, f"{what} was lost")
                     results.update(dict.fromkeys(taken, lost))
                     break
-                request = broker.session.acknowledge(_decisions(taken))
-                sent = await self._send_acknowledge(broker, request, taken)
+                sent = await self._send_acknowledge(broker, taken)
             results.update(sent)
             again = [error for error in sent.values() if error is not None and error.code in AGAIN]
             if not again or deadline.passed(self._clock.now_ms()):
                 break
             failures += 1
             await asyncio.sleep(self._backoff.delay_ms(failures, random.random()) / 1_000)
-            taken = self._take(broker)
+            taken = broker.take()
         self._report(results)
         return results
 
-    async def _acknowledge_once(self, broker: _Broker) -> dict[TopicPartition, ClientError | None]:
-        taken = self._take(broker)
-        request = broker.session.acknowledge(_decisions(taken))
-        return await self._send_acknowledge(broker, request, taken)
-
     async def _send_acknowledge(
-        self, broker: _Broker, request: SessionRequest, taken: Taken
+        self, broker: ShareBroker, taken: Taken
     ) -> dict[TopicPartition, ClientError | None]:
+        request = broker.session.acknowledge(decisions_of(taken))
         fields = acknowledge_fields(self._config.group_id, self._member_id, request)
-        kinds = {one.kind for _, decisions in taken.values() for one in decisions.values()}
-        if AcknowledgeType.RENEW in kinds:
+        if has_renewals(taken):
             fields = with_renewals(fields)
         results, _ = await self._exchange(broker, ApiKey.SHARE_ACKNOWLEDGE, fields, taken)
         return results
@@ -365,10 +371,10 @@ class ShareFetcher:
                 if broker.session.is_open:
                     tasks.create_task(self._close_at(broker, deadline))
 
-    async def _close_at(self, broker: _Broker, deadline: Deadline) -> None:
+    async def _close_at(self, broker: ShareBroker, deadline: Deadline) -> None:
         for one in broker.acquired.values():
             one.drop_renewals()
-        await self._commit_at(broker, broker.lost_count, self._take(broker), deadline)
+        await self._commit_at(broker, broker.lost_count, broker.take(), deadline)
         async with broker.turn:
             if not broker.session.is_open:
                 return
@@ -382,7 +388,7 @@ class ShareFetcher:
                 log.info("share session not ended in order: %s", problem)
             self._lose(broker)
 
-    def _unseen_of(self, broker: _Broker) -> dict[SharePartition, dict[int, Decision]]:
+    def _unseen_of(self, broker: ShareBroker) -> dict[SharePartition, dict[int, Decision]]:
         """Return releases of the records that the application never received."""
         partitions = {id(one): at.partition for at, one in broker.acquired.items()}
         unseen: dict[SharePartition, dict[int, Decision]] = {}
@@ -396,7 +402,7 @@ class ShareFetcher:
     # -- one request
 
     async def _exchange(
-        self, broker: _Broker, api_key: ApiKey, fields: Fields, taken: Taken
+        self, broker: ShareBroker, api_key: ApiKey, fields: Fields, taken: Taken
     ) -> tuple[dict[TopicPartition, ClientError | None], ShareAnswer | None]:
         """Send one request of the session; return the outcome of its acknowledgements, and the
         answer unless the session was lost.
@@ -418,16 +424,13 @@ class ShareFetcher:
         self.lock_timeout_ms = answer.lock_timeout_ms or self.lock_timeout_ms
         return self._settle(taken, answer), answer
 
-    async def _ask(self, broker: _Broker, api_key: ApiKey, fields: Fields) -> ShareAnswer:
+    async def _ask(self, broker: ShareBroker, api_key: ApiKey, fields: Fields) -> ShareAnswer:
         transport = await self._session.kafka()
         connection = await transport.connection(broker.broker_id, Lane.SHARE)
         broker.connection = connection
         wait_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
         answer = await transport.ask(connection, api_key, fields, timeout_ms=wait_ms)
         return read_fetched(answer) if api_key is ApiKey.SHARE_FETCH else read_acknowledged(answer)
-
-    def _take(self, broker: _Broker) -> Taken:
-        return {at: (one, one.take()) for at, one in broker.acquired.items() if one.has_decided}
 
     def _settle(
         self, taken: Taken, answer: ShareAnswer
@@ -445,26 +448,21 @@ class ShareFetcher:
         return results
 
     def _on_lost(
-        self, broker: _Broker, taken: Taken, problem: ClientError
+        self, broker: ShareBroker, taken: Taken, problem: ClientError
     ) -> dict[TopicPartition, ClientError | None]:
         """Forget what was acquired in a session that is lost; return the outcomes."""
-        affected = [at for at, one in broker.acquired.items() if one.has_decided or one.held]
+        affected = broker.affected()
         self._lose(broker)
         self._fail(broker)
         if not problem.retriable and problem.code not in SESSION_LOST:
             self.error = problem
         return dict.fromkeys((*taken, *affected), problem)
 
-    def _lose(self, broker: _Broker) -> None:
-        broker.session.on_lost()
-        broker.lost_count += 1
-        broker.connection = None
+    def _lose(self, broker: ShareBroker) -> None:
         self._ready.drop(broker.acquired.values())
-        for one in broker.acquired.values():
-            one.lose()
-        broker.acquired.clear()
+        broker.lose()
 
-    def _fail(self, broker: _Broker) -> None:
+    def _fail(self, broker: ShareBroker) -> None:
         broker.failures += 1
         delay_ms = self._backoff.delay_ms(broker.failures, random.random())
         broker.resume_at = self._clock.now_ms() + delay_ms
@@ -487,10 +485,3 @@ class ShareFetcher:
         finally:
             self._refreshing = False
             self.changed.set()
-
-
-def _decisions(taken: Taken) -> dict[SharePartition, Decisions]:
-    return {
-        (deliveries.topic_id, at.partition): decisions
-        for at, (deliveries, decisions) in taken.items()
-    }

@@ -170,6 +170,92 @@ def test_iteration_accepts_each_record_when_the_next_is_requested() -> None:
     assert share.done == {(0, 0): ACCEPT, (0, 1): ACCEPT}
 
 
+# -- acknowledgements while records are in memory
+
+
+def test_a_poll_of_records_in_memory_sends_acknowledgements_at_once() -> None:
+    share = shared()
+
+    async def work(consumer: ShareConsumer) -> None:
+        await anext(consumer)  # the others are in memory
+        await read(consumer, 2, max_records=2)
+        await pass_time(0.1)
+        assert share.done == {(0, 0): ACCEPT}
+
+    with_member(consumer_on(share), work)
+
+
+def test_records_presented_again_do_not_hold_acknowledgements_back() -> None:
+    share = shared(count=2)
+
+    async def work(consumer: ShareConsumer) -> None:
+        first, second = await read(consumer, 2)
+        consumer.acknowledge(first)
+        assert await consumer.poll() == [second]
+        await pass_time(0.1)
+        assert share.done == {(0, 0): ACCEPT}
+
+    with_member(explicit(share, represent_unacknowledged=True), work)
+
+
+def test_what_is_decided_after_a_poll_waits_for_the_next_one() -> None:
+    share = shared()
+
+    async def work(consumer: ShareConsumer) -> None:
+        consumer.acknowledge(await anext(consumer))
+        consumer.acknowledge(record := await anext(consumer), "reject")
+        await pass_time(0.1)
+        assert share.done == {(0, 0): ACCEPT}
+        consumer.acknowledge(record)
+        await consumer.commit_sync()
+        assert share.done == {(0, 0): ACCEPT, (0, 1): ACCEPT}
+
+    with_member(explicit(share), work)
+
+
+def test_a_fast_loop_sends_acknowledgements_together() -> None:
+    share = shared(count=200)
+
+    async def work(consumer: ShareConsumer) -> None:
+        for _ in range(200):
+            await anext(consumer)
+        await consumer.poll(timeout_ms=50)
+
+    with_member(consumer_on(share), work)
+    assert len(share.done) == 200
+    assert len(share.requests(ACKNOWLEDGE)) <= 3  # at the first record, later, and at the close
+
+
+def test_an_application_that_never_waits_does_not_hold_acknowledgements_back() -> None:
+    share = shared()
+
+    async def work(consumer: ShareConsumer) -> None:
+        await anext(consumer)  # the others are in memory
+        for _ in range(4):
+            await consumer.poll(1)
+            consumer._breathe_at = 0.0  # as if this record took long
+        assert (0, 0) in share.done
+
+    with_member(consumer_on(share), work)
+
+
+def test_acknowledgements_on_their_way_fail_once_with_the_session() -> None:
+    share = shared()
+    heard: list[Any] = []
+
+    async def work(consumer: ShareConsumer) -> None:
+        await anext(consumer)  # the others are in memory
+        consumer.on_acknowledged(heard.append)
+        share.faults[ACKNOWLEDGE].append("lost")
+        await read(consumer, 1, max_records=1)
+        await pass_time(0.1)
+        consumer.on_acknowledged(None)
+
+    with_member(consumer_on(share), work)
+    ((error,),) = [list(one.values()) for one in heard]
+    assert error.code is ErrorCode.NETWORK_EXCEPTION
+
+
 # -- explicit mode
 
 
