@@ -439,14 +439,18 @@ def _scan_buffer(
     return 0, end, 0
 
 
-def rebase_record(payload: bytes, span: RecordSpan, shift: int) -> bytes:
-    """Return one encoded record for a batch whose base timestamp is ``shift`` ms earlier, otherwise
-    unchanged.
+def rebase_record(payload: bytes, span: RecordSpan, shift: int, offset_shift: int = 0) -> bytes:
+    """Return one encoded record for a batch whose base timestamp is ``shift`` ms earlier, and whose
+    base offset is lower by ``offset_shift``; otherwise unchanged.
     """
     _, position = read_varint(payload, span.start)
     attributes = payload[position : position + 1]
     _, position = read_varint(payload, position + 1)
-    body = attributes + encode_varint(span.timestamp_delta + shift) + payload[position : span.end]
+    deltas = encode_varint(span.timestamp_delta + shift)
+    if offset_shift:
+        _, position = read_varint(payload, position)
+        deltas += encode_varint(span.offset_delta + offset_shift)
+    body = attributes + deltas + payload[position : span.end]
     return encode_varint(len(body)) + body
 
 

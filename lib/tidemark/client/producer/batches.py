@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tidemark.client.errors import ClientError
 from tidemark.codec.record_batch import MAGIC_V2, TRANSACTIONAL_BIT, BatchHeader, Buffer
-from tidemark.codec.records import assemble_batch, build_batch
+from tidemark.codec.records import assemble_batch, build_batch, sequence_after
 from tidemark.model.topics import TopicPartition
 
 Header = tuple[str, bytes | None]
@@ -54,6 +54,9 @@ class Place(Enum):
 class PendingBatch:
     """Records of one partition that are sent, retried and acknowledged together.
 
+    A batch that is too large for its topic is replaced by ``parts``, and is resolved with the last
+    of them.
+
     Invariant: ``epoch``, ``producer_id`` and ``sequence`` are set together, at the first attempt. A
     retry carries the same three; otherwise the broker could not detect the duplicate.
     """
@@ -65,10 +68,12 @@ class PendingBatch:
         "encoded_records",
         "error",
         "failures",
+        "first_index",
         "log_append_time_ms",
         "number",
         "observed",
         "partition",
+        "parts",
         "place",
         "problem",
         "producer_epoch",
@@ -81,6 +86,7 @@ class PendingBatch:
         "size_bytes",
         "transactional",
         "waiters",
+        "whole",
     )
 
     def __init__(
@@ -113,12 +119,53 @@ class PendingBatch:
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.waiters: list[asyncio.Future[None]] = []
+        self.first_index = 0
+        """Number of records before this part in the batch that was split."""
+        self.parts: tuple[PendingBatch, ...] = ()
+        self.whole: PendingBatch | None = None
+        """Batch that this is a part of."""
         self._encoded: bytes | None = None
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Order of batches of one partition."""
+        return self.number, self.first_index
 
     @property
     def count(self) -> int:
         """Number of records."""
         return self.encoded_records.count if self.encoded_records else len(self.records)
+
+    def split_into(self, *contents: list[PlainRecord] | EncodedRecords) -> None:
+        """Replace the batch by parts with these records, in order. They keep its sequence numbers:
+        how many records a batch has does not matter, only that no number is missing.
+        """
+        index, size_left, sequence = self.first_index, self.size_bytes, self.sequence
+        for content in contents:
+            part = PendingBatch(
+                self.partition, self.number, self.created_at, transactional=self.transactional
+            )
+            if isinstance(content, EncodedRecords):
+                part.encoded_records = content
+            else:
+                part.records = content
+            part.whole, part.first_index, part.observed = self, index, self.observed
+            is_last = content is contents[-1]
+            part.size_bytes = size_left if is_last else self.size_bytes * part.count // self.count
+            if sequence != NO_SEQUENCE:
+                part.sequence_as(self.producer_id, self.producer_epoch, sequence)
+                sequence = sequence_after(sequence, part.count)
+            index += part.count
+            size_left -= part.size_bytes
+            self.parts += (part,)
+        self.place = Place.DONE
+        self.records, self._encoded = [], None
+
+    def see(self) -> None:
+        """Note that a caller has looked at the outcome, or will."""
+        self.observed = True
+        for part in self.parts:
+            part.see()
 
     def timestamp_of(self, index: int) -> int:
         """Return the producer's timestamp of a record in ms; of encoded records, the first one."""
@@ -185,6 +232,17 @@ class PendingBatch:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+        if self.whole is not None:
+            self.whole.on_part_resolved()
+
+    def on_part_resolved(self) -> None:
+        """Resolve the batch once all its parts are."""
+        if all(part.resolved for part in self.parts):
+            first = self.parts[0]
+            self.error = next((part.error for part in self.parts if part.error), None)
+            self.base_offset = first.base_offset
+            self.log_append_time_ms = first.log_append_time_ms
+            self._resolve()
 
 
 class Delivery:
@@ -206,47 +264,58 @@ class Delivery:
 
     def done(self) -> bool:
         """True once the record was acknowledged or has failed."""
-        return self._batch.resolved
+        batch = self._batch
+        return batch.resolved or (bool(batch.parts) and self._placed().resolved)
 
     def result(self) -> RecordMetadata:
         """Return the record's place, or raise its failure. Requires ``done``."""
-        batch = self._batch
+        batch = self._placed()
         assert batch.resolved, "not done: await the delivery instead"
-        batch.observed = True
+        batch.see()
         if batch.error is not None:
             raise batch.error.with_traceback(None)
-        offset = batch.base_offset + self._index if batch.base_offset >= 0 else -1
+        index = self._index - batch.first_index
+        offset = batch.base_offset + index if batch.base_offset >= 0 else -1
         own_time = batch.log_append_time_ms < 0
-        timestamp = batch.timestamp_of(self._index) if own_time else batch.log_append_time_ms
+        timestamp = batch.timestamp_of(index) if own_time else batch.log_append_time_ms
         return RecordMetadata(*batch.partition, offset, timestamp)
 
     def exception(self) -> ClientError | None:
         """Return the record's failure; None if it was acknowledged. Requires ``done``."""
-        assert self._batch.resolved, "not done: await the delivery instead"
-        self._batch.observed = True
-        return self._batch.error
+        batch = self._placed()
+        assert batch.resolved, "not done: await the delivery instead"
+        batch.see()
+        return batch.error
 
     def when_done(self, call: Callable[[int, ClientError | None], None]) -> None:
         """Call a function with the record's offset (-1: not known) and failure once it is done. It
         does not count as a look at the failure.
         """
-        batch = self._batch
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        batch.waiters.append(waiter)
+        self._placed().waiters.append(waiter)
 
         def tell(_: asyncio.Future[None]) -> None:
+            batch = self._placed()
             is_known = batch.base_offset >= 0
-            call(batch.base_offset + self._index if is_known else -1, batch.error)
+            index = self._index - batch.first_index
+            call(batch.base_offset + index if is_known else -1, batch.error)
 
         waiter.add_done_callback(tell)
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
         """Wait for the acknowledgement. Raises the record's failure."""
-        batch = self._batch
-        batch.observed = True
+        batch = self._placed()
+        batch.see()
         if not batch.resolved:
             # A future for each caller: cancelling one must not cancel the others.
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             batch.waiters.append(waiter)
             yield from waiter
         return self.result()
+
+    def _placed(self) -> PendingBatch:
+        """Return the batch that has the record now; encoded records are delivered together."""
+        batch = self._batch
+        while batch.parts and batch.encoded_records is None:
+            batch = next(part for part in reversed(batch.parts) if part.first_index <= self._index)
+        return batch

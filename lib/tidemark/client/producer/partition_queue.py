@@ -13,6 +13,8 @@ A pure state machine. Its rules preserve order and exactly-once delivery (KIP-98
 * A broker without state of a producer accepts any sequence number. Until one batch under a producer
   id is acknowledged, only one is in flight; and no batch goes to a new leader while an older one is
   at the previous leader.
+* A batch of several records that is too large for its topic is split in two, which take its place
+  and its sequence numbers.
 * In a transaction, the coordinator raises the epoch at each end (KIP-890). After a batch is given
   up nothing is sent until the transaction was aborted and ``renew`` sets the next epoch.
 """
@@ -23,6 +25,7 @@ from typing import Final, NamedTuple
 
 from tidemark.client.errors import ClientError, DeliveryTimeoutError, error_for
 from tidemark.client.producer.batches import NO_SEQUENCE, PendingBatch, Place
+from tidemark.client.producer.splitting import halves_of
 from tidemark.client.wire.transport import ProducerIdentity
 from tidemark.codec.records import sequence_after
 from tidemark.model.errors import ErrorCode
@@ -55,7 +58,7 @@ class Refusal(NamedTuple):
 class PartitionQueue:
     """Queue of one partition.
 
-    Invariant: batches are sent in the order of ``number``; ``in_flight`` and ``retries`` are sorted
+    Invariant: batches are sent in the order of ``rank``; ``in_flight`` and ``retries`` are sorted
     by it.
     """
 
@@ -230,6 +233,8 @@ class PartitionQueue:
             self._retry(batch)
         elif error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._give_up(batch, error, leaves_gap=False)
+        elif error.code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1 and not batch.resolved:
+            self._split(batch, error)
         else:
             if error.code in _IDENTITY_LOST and not self._transactional:
                 self._lose_identity()
@@ -289,10 +294,9 @@ class PartitionQueue:
 
     def check(self) -> None:
         """Assert the invariants."""
-        numbers = [batch.number for batch in self.in_flight]
-        assert numbers == sorted(numbers), numbers
-        numbers = [batch.number for batch in self.retries]
-        assert numbers == sorted(numbers), numbers
+        for batches in (self.in_flight, self.retries):
+            ranks = [batch.rank for batch in batches]
+            assert ranks == sorted(ranks), ranks
         assert len(self.in_flight) <= IN_FLIGHT_MAX, len(self.in_flight)
         assert all(batch.sequence == NO_SEQUENCE for batch in self.sealed)
 
@@ -305,7 +309,7 @@ class PartitionQueue:
             self._give_up(batch, error)
             return
         older = any(
-            other.number < batch.number and not other.refused
+            other.rank < batch.rank and not other.refused
             for other in (*self.in_flight, *self.retries)
         )
         if older and not self._renumber:
@@ -357,7 +361,13 @@ class PartitionQueue:
         batch.place = Place.RETRYING
         batch.retried = True
         self.retries.append(batch)
-        self.retries.sort(key=lambda other: other.number)
+        self.retries.sort(key=lambda other: other.rank)
+
+    def _split(self, batch: PendingBatch, error: ClientError) -> None:
+        batch.split_into(*halves_of(batch))
+        for part in batch.parts:
+            part.problem = error.message
+            self._retry(part)
 
     def _maybe_start_new_epoch(self) -> None:
         """Number unwritten batches from 0, once all older ones have a certain outcome."""

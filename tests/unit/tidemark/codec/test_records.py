@@ -118,6 +118,18 @@ def test_a_record_moves_to_another_base_timestamp(records: list[Input], shift: i
 
 
 @settings(max_examples=25, deadline=None)
+@given(inputs, st.integers(0, 2**20))
+def test_a_record_moves_to_another_base_offset(records: list[Input], shift: int) -> None:
+    batch = build_batch(records)
+    header = read_header(batch)
+    payload = records_payload(batch, header)
+    spans = scan_records(payload, header.record_count)
+    moved = b"".join(rebase_record(payload, span, 0, shift) for span in spans)
+    again = scan_records(moved, header.record_count)
+    assert [one.offset_delta for one in again] == [shift + at for at in range(len(records))]
+
+
+@settings(max_examples=25, deadline=None)
 @given(st.tuples(timestamps, nullable, nullable, headers))
 def test_the_bound_of_a_records_size_holds(record: Input) -> None:
     timestamp, key, value, names = record

@@ -10,7 +10,7 @@ from tidemark.client.errors import (
     MessageTooLargeError,
     error_for,
 )
-from tidemark.client.producer.batches import PendingBatch
+from tidemark.client.producer.batches import Delivery, PendingBatch
 from tidemark.client.producer.partition_queue import PRODUCER_EPOCH_MAX, PartitionQueue, Refusal
 from tidemark.client.wire.transport import ProducerIdentity
 from tidemark.model.errors import ErrorCode
@@ -19,6 +19,7 @@ from unit.tidemark.client.memory_transport import MemoryLog
 
 PARTITION = TopicPartition("t", 0)
 OUT_OF_ORDER = Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+RECORDS = 3
 LOST = Refusal(ErrorCode.NETWORK_EXCEPTION)
 
 
@@ -121,9 +122,8 @@ def test_a_duplicate_beyond_the_brokers_memory_fails_and_leaves_no_gap() -> None
 def test_behind_a_refused_batch_the_others_are_numbered_anew() -> None:
     queue = proven(3)
     first, second, third = take_all(queue)
-    queue.on_refused(first, Refusal(ErrorCode.MESSAGE_TOO_LARGE, "too big", "broker 1"), 0)
-    assert isinstance(first.error, MessageTooLargeError)
-    assert "too big at broker 1" in str(first.error)
+    queue.on_refused(first, Refusal(ErrorCode.INVALID_RECORD, "no key", "broker 1"), 0)
+    assert "no key at broker 1" in str(first.error)
     queue.on_refused(second, OUT_OF_ORDER, 0)
     assert not queue.can_send(0)
     queue.on_refused(third, OUT_OF_ORDER, 0)
@@ -134,7 +134,7 @@ def test_behind_a_refused_batch_the_others_are_numbered_anew() -> None:
 def test_a_batch_that_may_be_written_keeps_its_number_until_that_is_certain() -> None:
     queue = proven(3)
     first, second, third = take_all(queue)
-    queue.on_refused(first, Refusal(ErrorCode.MESSAGE_TOO_LARGE), 0)
+    queue.on_refused(first, Refusal(ErrorCode.INVALID_RECORD), 0)
     queue.on_refused(second, LOST, 0)
     queue.on_refused(third, OUT_OF_ORDER, 0)
     assert queue.take(0, 1) is second
@@ -182,6 +182,59 @@ def test_without_idempotence_retries_keep_their_order() -> None:
     assert first.sequence == -1
 
 
+TOO_LARGE = Refusal(ErrorCode.MESSAGE_TOO_LARGE, "over 1 MB")
+
+
+@pytest.mark.parametrize(("idempotent", "expected"), [(True, [2, 3, 4]), (False, [-1] * 3)])
+def test_a_batch_that_is_too_large_is_sent_in_parts_under_its_sequence_numbers(
+    idempotent: bool, expected: list[int]
+) -> None:
+    queue = queue_with(3, idempotent=idempotent)
+    queue.on_acknowledged(queue.take(0, 1), 0, -1)
+    first, second = take_all(queue)
+    queue.on_refused(first, TOO_LARGE, 50)
+    queue.on_refused(second, OUT_OF_ORDER if idempotent else LOST, 50)
+    queue.check()
+    sent = []
+    for offset in (2, 3, 4):
+        sent.append(queue.take(100, 1))
+        queue.on_acknowledged(sent[-1], offset, -1)
+    assert sent == [*first.parts, second]
+    assert [batch.sequence for batch in sent] == expected
+    assert (first.resolved, first.error, first.base_offset) == (True, None, 2)
+
+
+def test_one_record_that_is_too_large_fails_and_the_others_go_on() -> None:
+    queue = proven(1)
+    batch = queue.take(0, 1)
+    queue.on_refused(batch, TOO_LARGE, 0)
+    first, second = batch.parts
+    queue.on_refused(queue.take(0, 1), TOO_LARGE, 0)
+    assert isinstance(first.error, MessageTooLargeError)
+    assert queue.take(0, 1) is second
+    queue.on_refused(second, OUT_OF_ORDER, 0)
+    assert queue.take(0, 1) is second
+    assert sequences(queue) == [(1, 0)]
+    queue.on_acknowledged(second, 5, -1)
+    assert batch.error is first.error
+
+
+def test_a_batch_that_was_reported_late_is_not_split() -> None:
+    queue = proven(1)
+    batch = queue.take(0, 1)
+    queue.expire(0)
+    queue.on_refused(batch, TOO_LARGE, 0)
+    assert queue.is_idle
+
+
+REFUSALS = {
+    5: LOST,
+    6: Refusal(ErrorCode.NOT_ENOUGH_REPLICAS),
+    7: Refusal(ErrorCode.INVALID_RECORD),
+    10: TOO_LARGE,
+}
+
+
 class Exchange:
     """A producer's queue, a leader that follows Kafka's rules, and a network that does what the
     script says.
@@ -206,7 +259,10 @@ class Exchange:
     def act(self, action: int) -> None:
         if action == 0:
             self.batches.append(self.queue.open_batch(0))
-            self.batches[-1].records.append((0, None, b"%d" % self.batches[-1].number, ()))
+            first = RECORDS * self.batches[-1].number
+            self.batches[-1].records += [
+                (0, None, b"%d" % value, ()) for value in range(first, first + RECORDS)
+            ]
             self.queue.seal()
         elif action <= 2 and self.queue.can_send(1e9):
             self.network.append(self.queue.take(1e9, 1))
@@ -214,17 +270,17 @@ class Exchange:
             self.deliver()
         elif action == 4 and self.network:
             self.deliver(answered=False)
-        elif action == 5 and self.network:
-            self.queue.on_refused(self.network.popleft(), LOST, 0)
-        elif action == 6 and self.network:
-            refusal = Refusal(ErrorCode.NOT_ENOUGH_REPLICAS)
-            self.queue.on_refused(self.network.popleft(), refusal, 0)
-        elif action == 7 and self.network:
-            self.queue.on_refused(self.network.popleft(), Refusal(ErrorCode.INVALID_RECORD), 0)
+        elif action in REFUSALS and self.network:
+            self.refuse(REFUSALS[action])
         elif action == 8:
             self.network.rotate(-1)
         elif action == 9:
             self.queue.expire(0)
+
+    def refuse(self, refusal: Refusal) -> None:
+        may_be_written = self.network[0].failures > 0
+        if refusal is not TOO_LARGE or not may_be_written:
+            self.queue.on_refused(self.network.popleft(), refusal, 0)
 
     def deliver(self, *, answered: bool = True) -> None:
         if not self.network:
@@ -241,16 +297,17 @@ class Exchange:
 
 @pytest.mark.feature("K04", "K05", "K06", "K07", "K08")
 @settings(max_examples=100)
-@given(st.lists(st.integers(0, 9), max_size=80))
+@given(st.lists(st.integers(0, 10), max_size=80))
 def test_whatever_the_network_does_records_are_there_once_and_in_order(script: list[int]) -> None:
     exchange = Exchange()
     exchange.run(script)
     written = [int(record.value or b"-1") for record in exchange.log.records()]
     assert written == sorted(set(written)), "twice, or out of order"
     assert not any(isinstance(b.error, DuplicateSequenceNumber) for b in exchange.batches)
-    acknowledged = [batch for batch in exchange.batches if batch.error is None]
-    assert {batch.number for batch in acknowledged} <= set(written)
-    assert all(written[batch.base_offset] == batch.number for batch in acknowledged)
+    for batch in exchange.batches:
+        for index, delivery in enumerate(Delivery(batch, one) for one in range(RECORDS)):
+            if delivery.exception() is None:
+                assert written[delivery.result().offset] == RECORDS * batch.number + index
 
 
 def transactional(identity: ProducerIdentity = ProducerIdentity(7, 3)) -> PartitionQueue:  # noqa: B008

@@ -19,7 +19,7 @@ from tidemark.client.errors import (
 from tidemark.client.producer.batches import RecordMetadata
 from tidemark.client.producer.partitioner import partition_for_key
 from tidemark.client.wire.metadata_cache import ClusterView
-from tidemark.client.wire.transport import ProduceOutcome, ProducerIdentity
+from tidemark.client.wire.transport import ProduceItem, ProduceOutcome, ProducerIdentity
 from tidemark.codec.records import encode_record
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
@@ -80,6 +80,45 @@ def test_a_retried_batch_is_there_once_and_in_order(fault: str | ErrorCode) -> N
     sent = run(send_all(transport, 500, batch_size=200, linger_ms=0))
     assert [each.offset for each in sent] == list(range(500))
     assert values(transport) == [b"%d" % number for number in range(500)]
+
+
+class SmallTopic(MemoryTransport):
+    """Its batches have at most so many bytes."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__()
+        self.bytes_max = bytes_max
+        self.sizes: list[int] = []
+
+    def _append(self, broker_id: int, item: ProduceItem) -> ProduceOutcome:
+        self.sizes.append(len(item.batch))
+        if len(item.batch) > self.bytes_max:
+            return ProduceOutcome(ErrorCode.MESSAGE_TOO_LARGE)
+        return super()._append(broker_id, item)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_batches_that_are_too_large_for_a_topic_are_split(idempotent: bool) -> None:
+    transport = SmallTopic(400)
+    sent = run(send_all(transport, 500, enable_idempotence=idempotent))
+    assert [each.offset for each in sent] == list(range(500))
+    assert values(transport) == [b"%d" % number for number in range(500)]
+    assert max(transport.sizes) > 400
+    assert min(transport.sizes) > 150, "not smaller than needed"
+
+
+def test_a_record_that_is_too_large_for_its_topic_fails_alone() -> None:
+    transport = SmallTopic(400)
+
+    async def work() -> list[object]:
+        async with producer_on(transport) as producer:
+            values = [b"0", b"x" * 400, b"2"]
+            deliveries = [await producer.enqueue("t", one, timestamp_ms=7) for one in values]
+            return await asyncio.gather(*deliveries, return_exceptions=True)
+
+    first, large, last = run(work())
+    assert isinstance(large, MessageTooLargeError)
+    assert (first, last) == (RecordMetadata("t", 0, 0, 7), RecordMetadata("t", 0, 1, 7))
 
 
 @pytest.mark.feature("C09", "A16")
@@ -346,6 +385,23 @@ def test_encoded_records_travel_as_a_batch_of_their_own_in_order(
     assert run(work()) == RecordMetadata("t", 0, 1, 1_000)
     assert values(transport) == [b"a", b"b", b"c", b"d"]
     assert [record.timestamp for record in transport.logs[ZERO].records()][1:3] == [1_000, 1_001]
+
+
+def test_encoded_records_that_are_too_large_are_split_and_delivered_together() -> None:
+    transport = SmallTopic(200)
+    texts = [b"%04d" % number for number in range(60)]
+
+    async def work() -> int:
+        async with producer_on(transport) as producer:
+            await producer.send("t", b"before")
+            records, told = encoded(*texts)
+            delivery = await producer.send_encoded(ZERO, records, **told)
+            return (await delivery).offset
+
+    assert run(work()) == 1
+    records = transport.logs[ZERO].records()[1:]
+    assert [(one.offset, one.value) for one in records] == list(enumerate(texts, start=1))
+    assert [one.timestamp for one in records] == list(range(1_000, 1_060))
 
 
 def test_encoded_records_wait_for_room() -> None:
