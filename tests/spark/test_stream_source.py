@@ -136,6 +136,25 @@ def test_reading_ends_before_an_open_transaction(cluster: Cluster, topic: str) -
         assert asyncio.run(talk()) == [numbered(10), numbered(2, 10)]
 
 
+def test_a_query_may_start_within_an_open_transaction(cluster: Cluster, topic: str) -> None:
+    async def talk() -> list[list[bytes]]:
+        producer = TransactionalProducer(cluster.bootstrap, transactional_id=topic)
+        async with producer:
+            await producer.init()
+            await producer.begin()
+            for value in (b"10", b"11"):
+                await producer.send(topic, value, partition=0)
+            offsets = f'{{"{topic}": {{"0": 11, "1": 0}}}}'
+            opened = await asyncio.to_thread(Stream, cluster, topic, startingOffsets=offsets)
+            with opened as query:
+                before = await asyncio.to_thread(query.batch)
+                await producer.commit()
+                after = await asyncio.to_thread(wait_for, query.batch, "a batch")
+                return [before, after]
+
+    assert asyncio.run(talk()) == [[], numbered(1, 11)]
+
+
 def test_the_logs_ends_are_reported(cluster: Cluster, topic: str) -> None:
     with Stream(cluster, topic, maxOffsetsPerTrigger="4") as query:
         query.batch()

@@ -113,13 +113,7 @@ class OffsetLookup:
             partition: spec if isinstance(spec, int) else spec[partition]
             for partition in partitions
         }
-        if not queries:
-            return {}
-        with as_source_error("looking up offsets"):
-            found = self._client().list_offsets(
-                queries, read_committed=self._options.read_committed
-            )
-        return {partition: place.offset for partition, place in found.items()}
+        return self._looked_up(queries, read_committed=self._options.read_committed)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Look up the first offset of each log."""
@@ -128,6 +122,11 @@ class OffsetLookup:
     def latest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Look up the end: the last stable offset, or the high watermark with read_uncommitted."""
         return self.positions(partitions, OffsetSpec.LATEST)
+
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Look up the end of what is in each log, readable or not yet."""
+        queries = dict.fromkeys(partitions, int(OffsetSpec.LATEST))
+        return self._looked_up(queries, read_committed=False)
 
     def starting(self, topics: Mapping[str, Topic]) -> Positions:
         """Look up the offsets at which the query starts. Raises DataLossError, OptionError."""
@@ -144,7 +143,7 @@ class OffsetLookup:
             self._options.starting is not Edge.COMMITTED
         ):
             return found
-        return self._within(found, "starts")
+        return self._within(found, "starts", self.high_watermarks(found))
 
     def ending(self, topics: Mapping[str, Topic]) -> Positions:
         """Look up the offsets at which a batch query ends. Raises DataLossError, OptionError."""
@@ -154,7 +153,7 @@ class OffsetLookup:
         found |= self.latest(young)
         if not isinstance(self._options.ending, PerPartition):
             return found
-        return self._within(found, "ends")
+        return self._within(found, "ends", self.latest(found))
 
     def report_losses(self, losses: Iterable[str]) -> None:
         """Raise DataLossError, or log a warning if failOnDataLoss is false."""
@@ -261,9 +260,18 @@ class OffsetLookup:
         fresh = [each for each in partitions if each not in found]
         return found | self.positions(fresh, _SPECS[self._options.default_edge])
 
-    def _within(self, found: Positions, verb: str) -> Positions:
+    def _looked_up(
+        self, queries: Mapping[TopicPartition, int], *, read_committed: bool
+    ) -> Positions:
+        if not queries:
+            return {}
+        with as_source_error("looking up offsets"):
+            found = self._client().list_offsets(queries, read_committed=read_committed)
+        return {partition: place.offset for partition, place in found.items()}
+
+    def _within(self, found: Positions, verb: str, latest: Positions) -> Positions:
         """Report offsets outside of the log as losses; return the nearest offsets within it."""
-        earliest, latest = self.earliest(found), self.latest(found)
+        earliest = self.earliest(found)
         losses = [
             f"the query {verb} at offset {at} of {partition}, and the log contains offsets"
             f" {earliest[partition]} to {latest[partition]}"

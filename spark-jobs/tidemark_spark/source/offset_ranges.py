@@ -124,6 +124,14 @@ def newcomers(start: Offsets, topics: Mapping[str, Topic]) -> list[TopicPartitio
     ]
 
 
+def positions_beyond(
+    latest: Mapping[TopicPartition, int], start: Offsets, topics: Mapping[str, Topic]
+) -> dict[TopicPartition, int]:
+    """Return the positions of the query that are behind the latest offsets."""
+    known = {at: _position(start, topics[at.topic].topic_id, at) or 0 for at in latest}
+    return {at: position for at, position in known.items() if position > latest[at]}
+
+
 def ends_up_to(
     ceiling: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],

@@ -32,6 +32,7 @@ from tidemark_spark.source.offset_ranges import (
     offsets_of,
     offsets_to_json,
     partitions_of,
+    positions_beyond,
     ranges_between,
     split,
 )
@@ -168,6 +169,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest(self, began: Offsets, topics: Mapping[str, Topic]) -> Mapping[TopicPartition, int]:
         latest = self._lookup.latest(partitions_of(topics))
+        ahead = positions_beyond(latest, began, topics)
+        if ahead and self._options.read_committed:
+            # Behind the last stable offset is not lost: those records are not readable yet.
+            ends = self._lookup.high_watermarks(ahead)
+            latest |= {partition: min(at, ends[partition]) for partition, at in ahead.items()}
         return latest if self._ceiling is None else ends_up_to(self._ceiling, latest, began, topics)
 
     def _entering(self, began: Offsets, topics: Mapping[str, Topic]) -> list[TopicPartition]:
