@@ -4,7 +4,7 @@ It is part of the handle's record, so that one record commits a transaction and 
 done.
 
 query id string · batch int64 · committed batch int64 · crc of the winners int64 · note string ·
-retired query ids array of string · tags
+retired query ids array of string · tags (0: expires)
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from typing import Final
 from tidemark.codec.coordinator_fields import FieldReader, FieldWriter
 
 NO_BATCH: Final = -1
+_EXPIRES_TAG: Final = 0
+_YES: Final = b"\x01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class SinkState:
     """Note stored by that commit."""
     retired: tuple[str, ...] = ()
     """Former queries, oldest first. They cannot become current again."""
+    expires: bool = False
+    """No batch is repeated later: the state is removed when it is unused for long."""
 
 
 def write_sink(writer: FieldWriter, sink: SinkState) -> None:
@@ -41,18 +45,17 @@ def write_sink(writer: FieldWriter, sink: SinkState) -> None:
     writer.int64(sink.winners_crc)
     writer.string(sink.note)
     writer.array(sink.retired, writer.string)
-    writer.tags()
+    writer.tags({_EXPIRES_TAG: _YES} if sink.expires else None)
 
 
 def read_sink(reader: FieldReader) -> SinkState:
     """Read the structure that ``write_sink`` wrote. Raises DamagedRecordError."""
-    sink = SinkState(
+    return SinkState(
         query_id=reader.string(),
         batch_id=reader.int64(),
         committed_batch_id=reader.int64(),
         winners_crc=reader.int64(),
         note=reader.string(),
         retired=reader.array(reader.string),
+        expires=reader.tags().get(_EXPIRES_TAG) == _YES,
     )
-    reader.tags()
-    return sink

@@ -1,6 +1,7 @@
 """Writer of batch queries (``df.write``): one transaction for each write.
 
 Without further options a write gets a new query id, and the sink is forgotten after the commit.
+After a failure its state stays, to refuse tasks that are still running, and expires.
 With ``sink.id``, ``query.id`` and ``batch.id`` a write can be repeated, by a job that is run again
 or in ``foreachBatch``, and takes effect once.
 """
@@ -75,7 +76,8 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def _batch_of(options: WriteOptions, token: str) -> BatchId:
-    sink_id = options.sink_id or f"spark-batch-{token}"
+    if options.sink_id is None:
+        return BatchId(f"spark-batch-{token}", token, 0, expires=True)
     if options.batch is None:
-        return BatchId(sink_id, token, 0)
-    return BatchId(sink_id, *options.batch)
+        return BatchId(options.sink_id, token, 0)
+    return BatchId(options.sink_id, *options.batch)

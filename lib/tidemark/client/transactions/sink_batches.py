@@ -80,6 +80,8 @@ class BatchId(NamedTuple):
     query_id: str
     batch_id: int
     """Starts at 0 and rises within a query."""
+    expires: bool = False
+    """The sink is used once: its state expires as an unused transactional id does."""
 
     def __str__(self) -> str:
         return f"batch {self.batch_id} of query {self.query_id!r} into sink {self.sink_id!r}"
@@ -245,6 +247,7 @@ class SinkBatches(TransactionClient):
             batch_id=batch.batch_id,
             writer=writer,
             transaction_timeout_ms=timeout_ms,
+            expires=batch.expires,
         )
         answer = await self.calls.until(
             self.deadline(),
@@ -306,6 +309,7 @@ class SinkBatches(TransactionClient):
                 for each in receipts
             ],
             note=note,
+            expires=batch.expires,
         )
         answer = await self.calls.until(
             self.deadline(),

@@ -293,6 +293,8 @@ class EnlistInBatch:
     transaction_timeout_ms: int
     """Timeout of the batch, if this request opens it."""
     spare_producer_id: int
+    expires: bool = False
+    """A sink that this request begins is removed when it is unused, as other ids are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +341,8 @@ class FinishBatch:
     commit: bool
     writers: tuple[CountedWriter, ...] = ()
     note: str = ""
+    expires: bool = False
+    """As for EnlistInBatch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 A batch is identified by (sink, query, batch id). One record commits its transaction and marks the
 batch as committed. A new query takes the sink over, and the query before is retired: its batches
-are refused from then on. None of this expires.
+are refused from then on. None of this expires, except of a sink that was begun as one that does.
 """
 
 from dataclasses import replace
@@ -55,7 +55,7 @@ def enlist(
     refused = _refused(record, request.query_id, request.batch_id)
     if refused is not None:
         return Ruling(EnlistInBatchReply(*refused))
-    sink = _taken_over(record, request.query_id, settings)
+    sink = _taken_over(record, request, settings)
     if sink.committed_batch_id == request.batch_id:
         return Ruling(EnlistInBatchReply(ErrorCode.NONE, committed=True, note=sink.note))
     if txn is not None and _is_open(record, request.query_id, request.batch_id):
@@ -101,7 +101,7 @@ def finish(
     refused = _refused(record, request.query_id, request.batch_id)
     if refused is not None:
         return Ruling(FinishBatchReply(*refused))
-    sink = _taken_over(record, request.query_id, settings)
+    sink = _taken_over(record, request, settings)
     if sink.committed_batch_id == request.batch_id:
         is_same = multi_writer_rules.winners_crc(request.writers) == sink.winners_crc
         reply = FinishBatchReply(
@@ -219,15 +219,20 @@ def _refused(record: HandleRecord | None, query_id: str, batch_id: int) -> _Refu
     return ErrorCode.INVALID_TXN_STATE, message, BatchRefusal.STALE_BATCH
 
 
-def _taken_over(record: HandleRecord | None, query_id: str, settings: TxnSettings) -> SinkState:
-    """Return the state of the sink once this query, which is not retired, has it."""
+def _taken_over(
+    record: HandleRecord | None, request: EnlistInBatch | FinishBatch, settings: TxnSettings
+) -> SinkState:
+    """Return the state of the sink once this query, which is not retired, has it. A sink that was
+    to be kept still is; one that expires does so until a query wants to keep it.
+    """
     sink = record.sink if record is not None else None
     if sink is None:
-        return SinkState(query_id)
-    if sink.query_id == query_id:
-        return sink
-    retired = (*sink.retired, sink.query_id)
-    return SinkState(query_id, retired=retired[-settings.retired_queries_max :])
+        return SinkState(request.query_id, expires=request.expires)
+    expires = sink.expires and request.expires
+    if sink.query_id == request.query_id:
+        return replace(sink, expires=expires)
+    retired = (*sink.retired, sink.query_id)[-settings.retired_queries_max :]
+    return SinkState(request.query_id, retired=retired, expires=expires)
 
 
 def _is_open(record: HandleRecord | None, query_id: str, batch_id: int) -> bool:

@@ -117,10 +117,12 @@ class MultiWriter:
 
     def tombstones(self, unused_since: int) -> tuple[HandleTombstone | WriterTombstone, ...]:
         """Return the tombstones of an id that is unused since then, in wall ms. The state of a
-        sink's batches never expires.
+        sink's batches never expires, unless the sink was begun as one that does.
         """
         record = self.record
-        if self.txn is None or record.sink is not None or record.updated_at > unused_since:
+        if self.txn is None or record.updated_at > unused_since:
+            return ()
+        if record.sink is not None and not record.sink.expires:
             return ()
         if not transaction.may_move(record.state, transaction.DEAD):
             return ()

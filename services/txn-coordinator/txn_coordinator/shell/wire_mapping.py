@@ -168,6 +168,7 @@ def read_enlist_in_batch(request: pb.EnlistInBatchRequest, spare: int) -> core.E
         writer=request.writer,
         transaction_timeout_ms=request.transaction_timeout_ms,
         spare_producer_id=spare,
+        expires=request.expires,
     )
 
 
@@ -180,6 +181,7 @@ def read_finish_batch(request: pb.FinishBatchRequest) -> core.FinishBatch:
         commit=request.commit,
         writers=_read_counted(request.writers),
         note=request.note,
+        expires=request.expires,
     )
 
 

@@ -1,5 +1,7 @@
 """A sink's part of a handle's record."""
 
+from dataclasses import replace
+
 from tidemark.codec.coordinator_fields import FieldReader, FieldWriter
 from tidemark.codec.sink_state import SinkState, read_sink, write_sink
 
@@ -13,6 +15,7 @@ def through_bytes(sink: SinkState) -> SinkState:
 def test_a_sink_is_read_as_it_was_written() -> None:
     sink = SinkState("q", 8, 7, 2**32 - 1, '{"rows": 3}', ("first", "second"))
     assert through_bytes(sink) == sink
+    assert through_bytes(replace(sink, expires=True)) == replace(sink, expires=True)
 
 
 def test_a_sink_that_has_committed_nothing_is_read_as_it_was_written() -> None:

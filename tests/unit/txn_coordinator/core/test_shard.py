@@ -1,11 +1,15 @@
 """One shard as a whole: its replies, its records and its markers."""
 
+from dataclasses import replace
+
 import pytest
 from tidemark.model.errors import ErrorCode
 from tidemark.protocol.shard import Writer
 from txn_coordinator.core.requests import (
     AddOffsets,
     AddOffsetsReply,
+    FinishBatch,
+    FinishBatchReply,
     InitTransactionalId,
     InitTransactionalIdReply,
     ListTransactions,
@@ -15,6 +19,7 @@ from txn_coordinator.core.settings import TxnSettings
 from unit.txn_coordinator.worlds import ID, P0, P1, Q0, TIMEOUT_MS, World, a_record
 
 DAY_MS = 24 * 3_600_000
+USED_ONCE = FinishBatch(ID, "once", 0, commit=True, expires=True)
 
 
 @pytest.fixture
@@ -270,6 +275,25 @@ def test_a_sink_never_expires() -> None:
     world.committed_batch(3)
     world.advance(100 * DAY_MS)
     assert world.enlist_in(3).committed
+
+
+def test_a_sink_that_is_used_once_expires_when_it_is_unused() -> None:
+    world = World(TxnSettings(transactional_id_expiration_ms=10, expiry_interval_ms=1))
+    assert world.ask(replace(USED_ONCE, commit=False), FinishBatchReply).error_code == 0
+    assert world.ask(USED_ONCE, FinishBatchReply).first
+    assert not world.ask(USED_ONCE, FinishBatchReply).first
+    world.crash()
+    world.advance(20)
+    assert world.view().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def test_a_sink_that_a_later_query_keeps_never_expires() -> None:
+    world = World(TxnSettings(transactional_id_expiration_ms=10, expiry_interval_ms=1))
+    assert world.ask(USED_ONCE, FinishBatchReply).first
+    world.committed_batch(0, query="kept")
+    assert world.ask(replace(USED_ONCE, query_id="last"), FinishBatchReply).first
+    world.advance(20)
+    assert world.view().error_code == ErrorCode.NONE
 
 
 def test_no_batch_opens_beside_a_transaction_of_kafkas_api(world: World) -> None:

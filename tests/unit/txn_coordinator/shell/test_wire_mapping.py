@@ -85,17 +85,18 @@ def test_a_finish_is_read_whole() -> None:
 
 def test_an_enlisting_in_a_batch_is_read_whole() -> None:
     request = pb.EnlistInBatchRequest(
-        sink_id="s", query_id="q", batch_id=3, writer="w", transaction_timeout_ms=5
+        sink_id="s", query_id="q", batch_id=3, writer="w", transaction_timeout_ms=5, expires=True
     )
-    assert wire.read_enlist_in_batch(request, 99) == core.EnlistInBatch("s", "q", 3, "w", 5, 99)
+    expected = core.EnlistInBatch("s", "q", 3, "w", 5, 99, expires=True)
+    assert wire.read_enlist_in_batch(request, 99) == expected
 
 
 def test_a_finish_of_a_batch_is_read_whole() -> None:
     writer = pb.FinishTransactionRequest.Writer(writer="w", producer_id=6, producer_epoch=7)
     request = pb.FinishBatchRequest(
-        sink_id="s", query_id="q", batch_id=3, commit=True, writers=[writer], note="n"
+        sink_id="s", query_id="q", batch_id=3, commit=True, writers=[writer], note="n", expires=True
     )
-    expected = core.FinishBatch("s", "q", 3, True, (core.CountedWriter("w", 6, 7),), "n")
+    expected = core.FinishBatch("s", "q", 3, True, (core.CountedWriter("w", 6, 7),), "n", True)
     assert wire.read_finish_batch(request) == expected
 
 

@@ -31,7 +31,13 @@ from unit.tidemark.client.coordinators import QUICK, ZERO, into, served
 from unit.tidemark.client.memory_transport import MemoryTransport
 from virtual_time import run_skipping, skip, skip_until
 
-BATCH = BatchId("sink", "q", 7)
+BATCH = BatchId("sink", "q", 7, expires=True)
+
+
+def batch_of(asked: Any) -> BatchId:
+    return BatchId(asked.sink_id, asked.query_id, asked.batch_id, asked.expires)
+
+
 HANDLE = "1.1.1.sink"
 ENLISTED = pb.EnlistInBatchResponse(handle=HANDLE, producer_id=9, producer_epoch=2)
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -111,8 +117,7 @@ def test_a_task_writes_with_the_identity_that_it_was_given() -> None:
             await writer.send("t", b"v")
             assert writer.receipt() == WriterReceipt("w", 9, 2)
         (asked,) = coordinator.asked
-        found = (asked.sink_id, asked.query_id, asked.batch_id, asked.writer)
-        assert found == (*BATCH, "w")
+        assert (batch_of(asked), asked.writer) == (BATCH, "w")
         assert asked.transaction_timeout_ms == 5_000
 
     use(work)
@@ -180,7 +185,7 @@ def test_a_commit_names_its_winners_and_says_how_it_ended() -> None:
         outcome = await sink.commit(BATCH, [WriterReceipt("w", 9, 2)], note="n")
         assert outcome == BatchOutcome(committed=True, first=True, note="n", same_writers=True)
         (asked,) = coordinator.asked
-        assert (asked.sink_id, asked.query_id, asked.batch_id) == BATCH
+        assert batch_of(asked) == BATCH
         assert [(one.writer, one.producer_id) for one in asked.writers] == [("w", 9)]
         assert (asked.commit, asked.note) == (True, "n")
 
