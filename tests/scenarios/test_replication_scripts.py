@@ -27,6 +27,8 @@ PROVES = {
     "cut_07_controller_from_brokers": pytest.mark.feature("J7"),
     "cut_08_no_zookeeper": pytest.mark.feature("H01", "Y03"),
     "cut_09_follower_from_all": pytest.mark.feature("J5"),
+    "cut_14_leader_from_controllers": pytest.mark.feature("J7", "Y03"),
+    "unclean_lease": pytest.mark.feature("Y03"),
     "follower_reads": pytest.mark.feature("A06"),
     "five_replicas": pytest.mark.feature("G15"),
     "eleven_followers": pytest.mark.feature("G16"),

@@ -141,19 +141,23 @@ def _without_ended(
 
 
 def decide_elect_leaders(
-    cluster: Cluster, request: ElectLeaders
+    cluster: Cluster, request: ElectLeaders, replacement: LeaderReplacement, now: InstantMs
 ) -> tuple[Change | None, PartitionResults]:
     """Elect preferred leaders, or leaders by unclean elections where there is none. A preferred
-    leader takes two writes: this one demotes, and the election that is then due follows.
+    leader takes two writes: this one demotes, and the election that is then due follows. An unclean
+    election is refused for as long as the last leader may acknowledge writes.
     """
-    image = cluster.image
-    availability, drafts = availability_of(image, frozenset()), _Drafts({})
+    image, expired = cluster.image, replacement.expired(now)
+    availability, drafts = availability_of(image, expired), _Drafts({})
     results = []
     for ref in request.partitions if request.partitions is not None else _all(image):
         try:
             topic, partition = _find(image, ref)
-            decide = _preferred if request.preferred else _unclean
-            drafts.put(topic, partition, decide(image, topic, partition, availability))
+            if request.preferred:
+                after = _preferred(partition, availability)
+            else:
+                after = _unclean(image, topic, partition, availability, replacement)
+            drafts.put(topic, partition, after)
         except TidemarkError as error:
             if request.partitions is None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
                 continue
@@ -178,12 +182,7 @@ def _find(image: ClusterImage, ref: PartitionRef) -> tuple[TopicImage, Partition
     return topic, topic.partitions[ref.partition]
 
 
-def _preferred(
-    _image: ClusterImage,
-    _topic: TopicImage,
-    partition: PartitionImage,
-    availability: BrokerAvailability,
-) -> PartitionImage:
+def _preferred(partition: PartitionImage, availability: BrokerAvailability) -> PartitionImage:
     preferred = partition.replicas[0]
     if partition.leader == preferred:
         raise TidemarkError(
@@ -203,6 +202,7 @@ def _unclean(
     topic: TopicImage,
     partition: PartitionImage,
     availability: BrokerAvailability,
+    replacement: LeaderReplacement,
 ) -> PartitionImage:
     if partition.leader != NO_BROKER:
         raise TidemarkError(ErrorCode.ELECTION_NOT_NEEDED, "The partition has a leader.")
@@ -212,6 +212,13 @@ def _unclean(
     if chosen == NO_BROKER:
         raise TidemarkError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica of the partition is alive."
+        )
+    key, expired = (topic.topic_id, partition.partition), frozenset(availability.expired)
+    if not replacement.is_replaceable(key, partition, image.brokers, expired):
+        raise TidemarkError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"The last leader, broker {partition.last_known_leader}, may still acknowledge writes"
+            " (until a lease after it is gone). Try again.",
         )
     return led_by(partition, chosen, availability, rules_of(image, topic))
 

@@ -2,10 +2,11 @@
 
 A leader that is alive is demoted first, and replaced once its broker has acknowledged the feed
 update of the demotion. A leader whose live znode is gone is replaced a whole lease after the znode
-was seen gone, by this controller's clock (ADR 0010, 0011). A new controller has seen nothing, and
-counts from its first read. The wait is for a process, not for a broker id: another process of the
-id is registered once the wait is over, or once it shows that the first one has ended. A process
-whose end its supervisor has recorded holds no lease: there is no wait.
+was seen gone, by this controller's clock (ADR 0010, 0011). A process that made its znode again has
+another lease's time to register, and renews its lease only after that. A new controller has seen
+nothing, and counts from its first read. The wait is for a process, not for a broker id: another
+process of the id is registered once the wait is over, or once it shows that the first one has
+ended. A process whose end its supervisor has recorded holds no lease: there is no wait.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,10 +30,14 @@ class _Demotion(NamedTuple):
 
 
 class _Gone(NamedTuple):
-    """A process without a live znode, since when, and the lease that it may still hold."""
+    """A process that is fenced or has no live znode, since when, and the lease that it may still
+    hold.
+    """
 
     since: InstantMs
     lease_ms: int
+    is_back: bool = False
+    """True if it has made its live znode again since then, and is not registered yet."""
 
     def left_ms(self, now: InstantMs) -> int:
         """Return how long the process may still lead."""
@@ -74,12 +79,14 @@ class LeaderReplacement:
         gone = {}
         for broker in brokers.values():
             process = incarnation_of(broker)
-            if process not in listing.live:
+            is_back = process in listing.live
+            if broker.fenced or not is_back:
                 if process in listing.ended:
                     gone[process] = _Gone(now, 0)
                     continue
-                lease_ms = max(self._lease_ms, broker.lease_ms)
-                gone[process] = self._gone.get(process, _Gone(now, lease_ms))
+                gone[process] = self._since(process, is_back=is_back) or _Gone(
+                    now, max(self._lease_ms, broker.lease_ms), is_back
+                )
         self._gone = gone
         self._reported &= gone.keys()
         registered = {broker.broker_epoch for broker in brokers.values()}
@@ -88,6 +95,16 @@ class LeaderReplacement:
         if self._streams and not self._streams & registered:
             self._unsubscribed_at = now  # all registered again, and have not subscribed yet
         self._streams &= registered
+
+    def _since(self, process: Incarnation, *, is_back: bool) -> _Gone | None:
+        """Return what is noted of a process that is gone; None if its time begins now, which it
+        does once more when it is back.
+        """
+        before = self._gone.get(process)
+        if before is not None and is_back and not before.is_back:
+            self._reported.discard(process)
+            return None
+        return before
 
     def expired(self, now: InstantMs) -> frozenset[BrokerId]:
         """Return the brokers whose registered process has been gone for a whole lease."""
@@ -202,12 +219,14 @@ class LeaderReplacement:
             if broker.broker_epoch in due and incarnation_of(broker) not in self._gone
         ]
 
-    def should_resign(self, brokers: Mapping[BrokerId, BrokerImage], now: InstantMs) -> bool:
-        """True if brokers are alive, but none has had a stream for so long that another controller
-        may do better: a lease since the last stream broke, or ``no_subscriber_ms`` since the term
-        began.
+    def should_resign(
+        self, brokers: Mapping[BrokerId, BrokerImage], listing: LiveListing, now: InstantMs
+    ) -> bool:
+        """True if brokers have a session, but none has had a stream for so long that another
+        controller may do better: a lease since the last stream broke, or ``no_subscriber_ms`` since
+        the term began.
         """
-        is_any_alive = any(incarnation_of(one) not in self._gone for one in brokers.values())
+        is_any_alive = any(incarnation_of(one) in listing.live for one in brokers.values())
         due = self._resign_due()
         return is_any_alive and due is not None and now >= due
 

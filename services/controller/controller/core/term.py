@@ -207,7 +207,7 @@ class ActiveTerm:
 
     def should_resign(self, now: InstantMs) -> bool:
         """True if this controller is cut off from every live broker: another may not be."""
-        return self._replacement.should_resign(self.image.brokers, now)
+        return self._replacement.should_resign(self.image.brokers, self._listing, now)
 
     def due_change(self, now: InstantMs) -> Change | None:
         """Return a change that is due without a request; None: none is. Fencing comes first."""
@@ -295,7 +295,24 @@ class ActiveTerm:
             case AcquireShard():
                 return decide_acquire_shard(self._cluster, request)
             case _:
-                return _dispatch_partitions(self._cluster, request)
+                return self._dispatch_partitions(request, now)
+
+    def _dispatch_partitions(
+        self,
+        request: AlterPartitions | ReportReplicas | ElectLeaders | AlterReassignments,
+        now: InstantMs,
+    ) -> tuple[Change | None, Result]:
+        match request:
+            case AlterPartitions():
+                return decide_alter_partitions(self._cluster, request)
+            case ReportReplicas():
+                return decide_report(self._cluster, request)
+            case ElectLeaders():
+                return decide_elect_leaders(self._cluster, request, self._replacement, now)
+            case AlterReassignments():
+                return decide_reassignments(self._cluster, request)
+            case _:
+                assert_never(request)
 
     def _dispatch_membership(
         self, request: RegisterBroker | UnregisterBroker | ControlledShutdown, now: InstantMs
@@ -335,20 +352,3 @@ def _dispatch_access(
     if isinstance(request, AlterUsers):
         return decide_users(cluster, request)
     return decide_acls(cluster, request)
-
-
-def _dispatch_partitions(
-    cluster: Cluster,
-    request: AlterPartitions | ReportReplicas | ElectLeaders | AlterReassignments,
-) -> tuple[Change | None, Result]:
-    match request:
-        case AlterPartitions():
-            return decide_alter_partitions(cluster, request)
-        case ReportReplicas():
-            return decide_report(cluster, request)
-        case ElectLeaders():
-            return decide_elect_leaders(cluster, request)
-        case AlterReassignments():
-            return decide_reassignments(cluster, request)
-        case _:
-            assert_never(request)

@@ -18,6 +18,11 @@ from tidemark.model.metadata import ClusterDelta, PartitionImage
 from unit.controller.worlds import NEVER, a_cluster, a_topic, applied
 
 NOW = InstantMs(0)
+REFUSED = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+LED_BY_1_OF_2 = replace(
+    a_topic("a", (1, 2, 3)).partitions[0], isr=(BrokerId(1), BrokerId(2)), elr=()
+)
+"""Broker 3 is out of the ISR."""
 
 
 def new_replacement(cluster: Cluster) -> LeaderReplacement:
@@ -38,9 +43,12 @@ def shutdown(cluster: Cluster, broker: int, at_once: int = 1_000) -> int:
     return progress.partitions_led
 
 
-def elect(cluster: Cluster, *, preferred: bool = True) -> ErrorCode:
+def elect(
+    cluster: Cluster, replacement: LeaderReplacement | None = None, *, preferred: bool = True
+) -> ErrorCode:
     request = ElectLeaders(RequestHeader(1, NEVER), preferred, (PartitionRef("a", 0),))
-    change, results = decide_elect_leaders(cluster, request)
+    waits = replacement or new_replacement(cluster)
+    change, results = decide_elect_leaders(cluster, request, waits, NOW)
     if change is not None:
         applied(cluster, change)
     return results.partitions[0].error
@@ -181,6 +189,19 @@ def test_an_unclean_election_does_not_come_before_a_clean_one_that_is_due() -> N
     acknowledge(cluster, replacement, 1)
     applied(cluster, due(cluster, replacement))
     assert (partition(cluster).leader, partition(cluster).leader_epoch) == (2, 2)
+
+
+@pytest.mark.feature("Y03")
+def test_an_unclean_election_waits_for_the_last_leader_like_a_clean_one() -> None:
+    cluster = a_cluster(replace(a_topic("a", (1, 2, 3)), partitions=(LED_BY_1_OF_2,)))
+    replacement, two = new_replacement(cluster), cluster.image.brokers[BrokerId(2)]
+    shutdown(cluster, 1)
+    applied(cluster, Change(ClusterDelta(brokers_changed=(replace(two, fenced=True),))))
+    code = elect(cluster, replacement, preferred=False)
+    assert (code, partition(cluster).leader) == (REFUSED, NO_BROKER), "broker 1 may not know yet"
+    acknowledge(cluster, replacement, 1)
+    assert elect(cluster, replacement, preferred=False) is ErrorCode.NONE
+    assert (partition(cluster).leader, partition(cluster).isr) == (3, (3,))
 
 
 @pytest.mark.feature("H09", "H10")

@@ -11,6 +11,7 @@ START = FeedPosition(ControllerEpoch(5), 0)
 ONE = a_broker(1)
 BROKERS = {ONE.broker_id: ONE}
 KEY = (topic_id("a"), 0)
+ALIVE = listing(1, ONE)
 LEADERLESS = demote(a_topic("a", (1, 2)).partitions[0])
 
 
@@ -45,6 +46,27 @@ def test_a_broker_that_is_back_is_not_gone() -> None:
     replacement.see(BROKERS, listing(1), at(1_000))
     replacement.see(BROKERS, listing(2, ONE), at(2_000))
     assert replacement.expired(at(9_000)) == frozenset()
+
+
+@pytest.mark.feature("J7")
+def test_a_fenced_broker_that_makes_its_znode_again_must_register_within_a_lease() -> None:
+    replacement, fenced = new_replacement(), replace(ONE, fenced=True)
+    replacement.see(BROKERS, listing(1), at(1_000))
+    assert replacement.newly_expired(at(4_000)) == {1}
+    for number, listed in enumerate((listing(2, ONE), listing(3), listing(4, ONE))):
+        replacement.see({ONE.broker_id: fenced}, listed, at(5_000 + number))
+    assert replacement.expired(at(7_999)) == frozenset(), "it has a lease's time to register"
+    assert replacement.newly_expired(at(8_000)) == {1}
+    replacement.see(BROKERS, listing(5, ONE), at(8_000))
+    assert replacement.expired(at(90_000)) == frozenset()
+
+
+@pytest.mark.feature("J7")
+def test_a_controller_that_only_fenced_brokers_do_not_reach_resigns() -> None:
+    replacement, fenced = followed(), {ONE.broker_id: replace(ONE, fenced=True)}
+    replacement.stream_lost(ONE.broker_epoch, at(1_000))
+    replacement.see(fenced, ALIVE, at(1_000))
+    assert replacement.should_resign(fenced, ALIVE, at(4_000))
 
 
 @pytest.mark.feature("Y03")
@@ -110,10 +132,10 @@ def test_without_subscribers_nobody_is_fenced_and_the_controller_resigns_a_lease
     replacement.stream_lost(ONE.broker_epoch, at(1_000))
     assert replacement.to_fence(BROKERS, at(9_000)) == []
     assert replacement.next_deadline(at(1_000)) == 4_000
-    assert not replacement.should_resign(BROKERS, at(3_999))
-    assert replacement.should_resign(BROKERS, at(4_000))
+    assert not replacement.should_resign(BROKERS, ALIVE, at(3_999))
+    assert replacement.should_resign(BROKERS, ALIVE, at(4_000))
     replacement.stream_regained(ONE.broker_epoch)
-    assert not replacement.should_resign(BROKERS, at(9_000))
+    assert not replacement.should_resign(BROKERS, ALIVE, at(9_000))
 
 
 @pytest.mark.feature("J7")
@@ -122,15 +144,14 @@ def test_a_term_without_subscribers_from_its_start_lasts_longer() -> None:
         START, lease_ms=3_000, fence_ms=500, begun_at=at(1_000), no_subscriber_ms=20_000
     )
     replacement.see(BROKERS, listing(1, ONE), at(1_000))
-    assert not replacement.should_resign(BROKERS, at(20_999))
-    assert replacement.should_resign(BROKERS, at(21_000))
+    assert not replacement.should_resign(BROKERS, ALIVE, at(20_999))
+    assert replacement.should_resign(BROKERS, ALIVE, at(21_000))
 
 
 def test_without_a_live_broker_the_controller_stays() -> None:
     replacement = followed()
     replacement.stream_lost(ONE.broker_epoch, at(1_000))
-    replacement.see(BROKERS, listing(2), at(2_000))
-    assert not replacement.should_resign(BROKERS, at(60_000))
+    assert not replacement.should_resign(BROKERS, listing(2), at(60_000))
 
 
 def test_a_broker_that_registers_again_has_no_stream_yet() -> None:
