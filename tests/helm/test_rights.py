@@ -161,6 +161,63 @@ def test_with_cert_manager_the_job_reads_the_authority_and_no_key_of_another_pro
     assert names == api.data.keys()
 
 
+GIVEN = {
+    "own-certificate": {"tls.crt": "Y2VydA==", "tls.key": "a2V5", "ca.crt": "Y2E="},
+    "own-password": {"password": "c2VjcmV0"},
+}
+CHANGED = {
+    "default": {"client", "broker-tls", "zookeeper-tls"},
+    "given-secrets": {"client", "operator-tls"},
+    "cert-manager": {"client"},
+    "no-logins": {"broker-tls", "zookeeper-tls"},
+    "provisioning": {"client", "user-alice"},
+}
+"""Some of the Secrets that the Job changes."""
+
+
+def names_with(role: Manifest, verb: str) -> set[str]:
+    return {
+        name
+        for rule in role["rules"]
+        for name in rule.get("resourceNames", ())
+        if verb in rule["verbs"]
+    }
+
+
+def job_of(values: str) -> tuple[Manifest, list[str]]:
+    """Return the role and the command of the Job that makes Secrets."""
+    manifests = rendered(DEFAULT.with_name(f"{values}.yaml"))
+    (pod,) = (pod for name, pod in pods(manifests) if name == "demo-secrets")
+    return named(manifests, "Role", "demo-secrets"), pod["spec"]["containers"][0]["command"]
+
+
+@pytest.mark.feature("KU17", "SE29")
+@pytest.mark.parametrize("values", CHANGED)
+def test_the_job_reads_a_secret_that_is_given_or_made_once_and_cannot_change_it(
+    values: str,
+) -> None:
+    role, _ = job_of(values)
+    changed, seen = names_with(role, "patch"), names_with(role, "get")
+    once = {"demo-ca", "demo-admin", "demo-zookeeper-user"}
+    assert {f"demo-{each}" for each in CHANGED[values]} <= changed <= seen
+    assert changed.isdisjoint({*GIVEN, *once})
+    assert ("demo-operator-tls" in changed) == (values != "cert-manager")
+
+
+@pytest.mark.feature("KU17", "SE29")
+@pytest.mark.parametrize("values", CHANGED)
+def test_the_job_has_rights_to_the_secrets_of_its_release_alone(values: str) -> None:
+    role, command = job_of(values)
+    api = LimitedSecrets(role)
+    given = GIVEN if values == "given-secrets" else {}
+    api.data |= {name: dict(content) for name, content in given.items()}
+    for _ in range(2):
+        make_secrets(api, command)
+    assert given.items() <= api.data.items()
+    later = {"demo-client", "demo-operator-tls"} if values == "cert-manager" else set()
+    assert names_with(role, "get") == api.data.keys() | later
+
+
 def make_secrets(api: Secrets, command: list[str]) -> None:
     """Make Secrets as the command of the Job does."""
     given = [word.removeprefix("--").partition("=") for word in command if word.startswith("--")]
@@ -171,7 +228,12 @@ def make_secrets(api: Secrets, command: list[str]) -> None:
         options.get("user", ""),
         Addresses(options["bootstrap"], ""),
         certificates,
-        Given("", "", options.get("authority", "")),
+        Given(
+            options.get("given-certificate", ""),
+            options.get("given-password", ""),
+            options.get("authority", ""),
+        ),
+        [text for key, _, text in given if key == "secret-of"],
     )
     keep(SecretStore(api, options["namespace"], {}), wanted, Clock().wall_ms())
 

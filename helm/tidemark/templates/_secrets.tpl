@@ -32,11 +32,21 @@ metadata:
     {{- include "tidemark.secretsHook" $weight | nindent 4 }}
   {{- end }}
 rules:
+  {{- /* A rule without names would be one for all Secrets. */}}
+  {{- with include "tidemark.secretsChanged" .root | fromYamlArray }}
   - apiGroups: [""]
     resources: [secrets]
     verbs: [get, patch]
     resourceNames:
-      {{- include "tidemark.secretNames" .root | nindent 6 }}
+      {{- toYaml . | nindent 6 }}
+  {{- end }}
+  {{- with include "tidemark.secretsRead" .root | fromYamlArray }}
+  - apiGroups: [""]
+    resources: [secrets]
+    verbs: [get]
+    resourceNames:
+      {{- toYaml . | nindent 6 }}
+  {{- end }}
   # What does not exist has no name that a rule could name.
   - apiGroups: [""]
     resources: [secrets]
@@ -62,21 +72,41 @@ subjects:
     namespace: {{ .root.Release.Namespace }}
 {{- end -}}
 
-{{- /* Secrets that the Jobs keep, and those that are given. */ -}}
-{{- define "tidemark.secretNames" -}}
+{{- /* Secrets that the Jobs change, as a list: certificates that they renew, and configurations of clients. */ -}}
+{{- define "tidemark.secretsChanged" -}}
 {{- $name := include "tidemark.name" . -}}
-{{- $names := list (printf "%s-zookeeper-user" $name) (printf "%s-client" $name) (include "tidemark.passwordSecret" .) -}}
+{{- $names := list -}}
+{{- if .Values.auth.enabled -}}
+{{- $names = append $names (printf "%s-client" $name) -}}
 {{- range include "tidemark.madeUsers" . | fromYamlArray -}}
 {{- $names = append $names (printf "%s-user-%s" $name .) -}}
 {{- end -}}
+{{- end -}}
 {{- if .Values.tls.existingSecret -}}
-{{- $names = concat $names (list .Values.tls.existingSecret (printf "%s-operator-tls" $name)) -}}
-{{- else if .Values.tls.issuerRef.name -}}
 {{- $names = append $names (printf "%s-operator-tls" $name) -}}
-{{- else -}}
-{{- $names = append $names (printf "%s-ca" $name) -}}
+{{- else if and .Values.tls.enabled (not .Values.tls.issuerRef.name) -}}
 {{- range $role, $_ := include "tidemark.certificates" . | fromYaml -}}
 {{- $names = append $names (printf "%s-%s-tls" $name $role) -}}
+{{- end -}}
+{{- end -}}
+{{ toYaml $names }}
+{{- end -}}
+
+{{- /* Secrets that the Jobs only read, as a list: those that are given, and those that they make once. */ -}}
+{{- define "tidemark.secretsRead" -}}
+{{- $name := include "tidemark.name" . -}}
+{{- $names := list -}}
+{{- if .Values.auth.enabled -}}
+{{- $names = append $names (include "tidemark.passwordSecret" .) -}}
+{{- end -}}
+{{- if .Values.tls.existingSecret -}}
+{{- $names = concat $names (list .Values.tls.existingSecret (printf "%s-zookeeper-user" $name)) -}}
+{{- else if .Values.tls.issuerRef.name -}}
+{{- $names = concat $names (list (printf "%s-operator-tls" $name) (printf "%s-zookeeper-user" $name)) -}}
+{{- else if .Values.tls.enabled -}}
+{{- $names = append $names (printf "%s-ca" $name) -}}
+{{- if not .Values.zookeeper.external -}}
+{{- $names = append $names (printf "%s-zookeeper-user" $name) -}}
 {{- end -}}
 {{- end -}}
 {{ toYaml $names }}
