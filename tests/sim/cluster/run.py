@@ -10,6 +10,8 @@ from broker.shell.listener.connection import Connection
 from broker.shell.listener.request_router import RequestRouter
 from broker.shell.share.letter_copier import LetterCopier
 from broker.shell.share.persister import Persister
+from controller.core.effects import NoteFault
+from controller.shell.node import ControllerNode
 from tidemark.client.transactions import control as transaction_control
 from tidemark.model.errors import TidemarkError
 from tidemark.runtime.coordinator.shards import Shards
@@ -93,6 +95,7 @@ def _strictly(failures: list[BaseException]) -> list[Change]:
         _UNGUARDED,
         *((owner, name, _noting(failures, getattr(owner, name))) for owner, name in _SURVIVED),
         (Persister, "_drop", _noting_drops(failures, Persister._drop)),
+        (ControllerNode, "_note_fault", _noting_faults(failures, ControllerNode._note_fault)),
         (transaction_control, "random", EvenJitter),
         (join_group, "uuid4", next_id),
         (consumer_group_heartbeat, "uuid4", next_id),
@@ -121,6 +124,16 @@ def _noting_drops(failures: list[BaseException], drop: Callable[..., None]) -> A
     def noting(persister: Persister, of: Any, failure: Exception) -> None:
         failures.extend(_internal(failure))
         drop(persister, of, failure)
+
+    return noting
+
+
+def _noting_faults(failures: list[BaseException], note: Callable[..., None]) -> Any:
+    """Return a method that notes an error of a controller's own code, here too."""
+
+    def noting(node: ControllerNode, fault: NoteFault) -> None:
+        failures.append(fault.error)
+        note(node, fault)
 
     return noting
 

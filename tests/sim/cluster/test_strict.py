@@ -12,7 +12,10 @@ from broker.core.groups.coordinator_shard import CoordinatorShard
 from broker.core.share.dead_letters import DeadLetters
 from broker.core.share.share_partition import SharePartition
 from broker.shell.listener import request_router
+from controller.core.term import ActiveTerm
+from controller.shell.metadata_feed import MetadataFeed
 from controller.shell.node import ControllerNode
+from controller.shell.zk_store import ZkStore
 from share_coordinator.core.share_states import ShareStates
 from tidemark.runtime.coordinator.metrics import RequestStats
 from tidemark.runtime.coordinator.shard_life import ShardLife
@@ -45,6 +48,10 @@ WIDE: Final = {
 """Exceptions that a broken promise is one of."""
 GOES_ON: Final = {
     # the simulator notes what fails there: see run.py
+    "Controller.step": "ControllerNode._note_fault",
+    "Controller._decide": "ControllerNode._note_fault",
+    "ControllerNode.take": "ControllerNode._note_fault",
+    "ControllerNode._write": "ControllerNode._note_fault",
     "Shards._serve": "Shards._run",
     "Groups._hold": "ShardRuntime.run",
     "Persister._guarded": "Persister._drop",
@@ -84,6 +91,9 @@ def _quiet() -> Iterator[None]:
     ("world", "owner", "attribute"),
     [
         pytest.param("cluster", ControllerNode, "ask", id="call of a controller"),
+        pytest.param("cluster", ActiveTerm, "decide", id="decision of a controller"),
+        pytest.param("cluster", MetadataFeed, "publish", id="effect of a controller"),
+        pytest.param("cluster", ZkStore, "write", id="write of a controller"),
         pytest.param("txn", request_router, "write_response", id="request of a client"),
         pytest.param("txn", CoordinatorShard, "decide", id="shard of groups"),
         pytest.param("txn", RequestStats, "count", id="call of a coordinator"),

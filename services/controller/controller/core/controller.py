@@ -1,4 +1,9 @@
-"""The controller as a machine: a change is written first, then applied, then published."""
+"""The controller as a machine: a change is written first, then applied, then published.
+
+An error of this program ends a term, whose state may be wrong then: another controller loads it
+from the store. Only one in the decision on a request does not, which has changed nothing: that
+request is refused, so that its repetition does not end one term after the other.
+"""
 
 from collections import deque
 from dataclasses import dataclass, replace
@@ -7,12 +12,13 @@ from typing import Final
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs
-from tidemark.model.metadata import ClusterImage
+from tidemark.model.metadata import ClusterImage, FeedPosition
 
 from controller.core.cluster import Change
 from controller.core.effects import (
     CloseFeed,
     Effect,
+    NoteFault,
     OpenFeed,
     Publish,
     Reply,
@@ -22,6 +28,7 @@ from controller.core.effects import (
 from controller.core.inputs import (
     Deposed,
     Elected,
+    Faulted,
     FeedAcknowledged,
     FeedLost,
     FeedRegained,
@@ -41,6 +48,7 @@ from controller.core.term import ActiveTerm
 from controller.core.topics import TopicDefaults
 
 NO_SUBSCRIBERS: Final = "no broker follows the feed: another controller may be reachable"
+FAULT: Final = "an internal error: the state has to be loaded again"
 
 
 class Role(Enum):
@@ -72,6 +80,8 @@ class Controller:
         self._writing: _Writing | None = None
         self._waiting: deque[Request] = deque()
         self._write_ids = 0
+        self._checked_at: FeedPosition | None = None
+        """Position at which the state was found sound after a fault."""
 
     @property
     def role(self) -> Role:
@@ -84,18 +94,30 @@ class Controller:
         return None if self._term is None else self._term.image
 
     def step(self, stimulus: Input, now: InstantMs) -> list[Effect]:
-        """Take one input to completion. Never waits."""
+        """Take one input to completion. Never waits, and raises nothing."""
+        effects: list[Effect] = []
+        try:
+            self._take(stimulus, now, effects)
+            self._proceed(now, effects)
+        except Exception as error:  # noqa: BLE001 - a bug; what was done before it is performed
+            effects += self._on_fault(type(stimulus).__name__, error)
+        return effects
+
+    def _take(self, stimulus: Input, now: InstantMs, effects: list[Effect]) -> None:
         match stimulus:
             case Elected():
-                effects = self._become_active(stimulus, now)
+                effects += self._become_active(stimulus, now)
             case Deposed(reason):
-                effects = self._become_standby(reason)
+                effects += self._become_standby(reason)
             case StoreWritten(write_id):
-                effects = self._on_written(write_id)
-            case StoreFailed(write_id, reason):
-                effects = self._on_store_failed(write_id, reason)
+                self._on_written(write_id, effects)
+            case StoreFailed():
+                effects += self._on_store_failed(stimulus)
+            case Faulted(error, unanswered):
+                effects += [_failed(request_id, error) for request_id in unanswered]
+                effects += self._on_fault("effects", error)
             case Tick():
-                effects = []
+                pass
             case (
                 LiveBrokersChanged()
                 | LiveCoordinatorsChanged()
@@ -103,12 +125,10 @@ class Controller:
                 | FeedLost()
                 | FeedRegained()
             ):
-                effects = []
                 if self._term is not None:
                     _observe(self._term, stimulus, now)
             case _:
-                effects = self._on_request(stimulus)
-        return effects + self._proceed(now)
+                self._on_request(stimulus, effects)
 
     def next_deadline(self, now: InstantMs) -> InstantMs | None:
         """Return when a Tick is due; None on a standby, and while nothing waits for time.
@@ -148,68 +168,103 @@ class Controller:
         self._waiting.clear()
         return refused
 
+    def _on_fault(self, where: str, error: Exception) -> list[Effect]:
+        """End the term. The feed is closed in any case: an update may be half sent."""
+        closed = self._become_standby(FAULT) or [CloseFeed(FAULT)]
+        return [NoteFault(where, error), *closed, Resign(FAULT)]
+
     # -- the store
 
     def _begin(self, term: ActiveTerm, change: Change, reply: Reply | None) -> WriteStore:
         assert self._writing is None, "one change at a time"
+        ops = term.store_ops(change)
         self._write_ids += 1
         self._writing = _Writing(self._write_ids, change, reply)
-        return WriteStore(self._write_ids, term.store_ops(change))
+        return WriteStore(self._write_ids, ops)
 
-    def _on_written(self, write_id: int) -> list[Effect]:
+    def _on_written(self, write_id: int, effects: list[Effect]) -> None:
         """Apply the change that is written: the state follows the store."""
         term, writing = self._term, self._writing
         if term is None or writing is None or writing.write_id != write_id:
-            return []  # of an earlier term
+            return  # of an earlier term
         self._writing = None
         change = writing.change
-        term.apply(change)
-        effects: list[Effect] = []
+        try:
+            term.apply(change)
+        except Exception as error:
+            effects += _failed_write(writing, error)
+            raise
         if change.published:
             effects.append(Publish(change.delta, term.image, change.unclean))
         if writing.reply is not None:
             effects.append(replace(writing.reply, position=term.image.position))
-        return effects
 
-    def _on_store_failed(self, write_id: int, reason: str) -> list[Effect]:
-        if self._writing is None or self._writing.write_id != write_id:
+    def _on_store_failed(self, failed: StoreFailed) -> list[Effect]:
+        writing = self._writing
+        if writing is None or writing.write_id != failed.write_id:
             return []
-        return [*self._become_standby(reason), Resign(reason)]
+        if failed.fault is None:
+            return [*self._become_standby(failed.reason), Resign(failed.reason)]
+        self._writing = None
+        answered = _failed_write(writing, failed.fault)
+        return [*answered, *self._on_fault("store", failed.fault)]
 
     # -- requests, decided one after the other
 
-    def _on_request(self, request: Request) -> list[Effect]:
+    def _on_request(self, request: Request, effects: list[Effect]) -> None:
         request_id = request.header.request_id
         if self._term is None:
-            return [_not_controller(request_id)]
-        if isinstance(request, RegisterBroker | UnregisterBroker):
-            self._term.see_brokers(request.listing)
-        if isinstance(request, RegisterCoordinator):
-            self._term.see_coordinators(request.listing)
+            effects.append(_not_controller(request_id))
+            return
+        try:
+            _see_listing(self._term, request)
+        except Exception as error:
+            effects.append(_failed(request_id, error))
+            raise
         if len(self._waiting) >= self._limits.requests_waiting_max:
             words = f"{len(self._waiting)} requests are waiting for the controller already"
-            return [Reply(request_id, ErrorCode.REQUEST_TIMED_OUT, words)]
+            effects.append(Reply(request_id, ErrorCode.REQUEST_TIMED_OUT, words))
+            return
         self._waiting.append(request)
-        return []
 
-    def _proceed(self, now: InstantMs) -> list[Effect]:
+    def _proceed(self, now: InstantMs, effects: list[Effect]) -> None:
         """Decide until there is a change to write. Changes that are due come before requests."""
         term = self._term
         if term is None or self._writing is not None:
-            return []
-        effects = term.fence_silent(now)
+            return
+        effects += term.fence_silent(now)
         if term.should_resign(now):
-            return [*effects, *self._become_standby(NO_SUBSCRIBERS), Resign(NO_SUBSCRIBERS)]
+            effects += [*self._become_standby(NO_SUBSCRIBERS), Resign(NO_SUBSCRIBERS)]
+            return
         due = term.due_change(now)
         if due is not None:
-            return [*effects, self._begin(term, due, None)]
+            effects.append(self._begin(term, due, None))
+            return
         while self._waiting and self._writing is None:
-            change, reply = term.decide(self._waiting.popleft(), now)
-            if change is None:
-                effects.append(replace(reply, position=term.image.position))
-            else:
-                effects.append(self._begin(term, change, reply))
-        return effects
+            self._decide(term, self._waiting.popleft(), now, effects)
+
+    def _decide(
+        self, term: ActiveTerm, request: Request, now: InstantMs, effects: list[Effect]
+    ) -> None:
+        """Decide on one request. A decision that fails has changed nothing: the term goes on if its
+        state is sound.
+        """
+        try:
+            change, reply = term.decide(request, now)
+            decided: Effect = (
+                replace(reply, position=term.image.position)
+                if change is None
+                else self._begin(term, change, reply)
+            )
+        except Exception as error:  # noqa: BLE001 - a bug, which its request is refused for
+            effects.append(NoteFault(type(request).__name__, error))
+            effects.append(_failed(request.header.request_id, error))
+        else:
+            effects.append(decided)
+            return
+        if self._checked_at != term.image.position:
+            term.check(is_idle=False)
+            self._checked_at = term.image.position
 
 
 def _observe(
@@ -228,6 +283,22 @@ def _observe(
             term.see_coordinators(coordinators)
         case _:
             term.on_feed(stimulus, now)
+
+
+def _see_listing(term: ActiveTerm, request: Request) -> None:
+    if isinstance(request, RegisterBroker | UnregisterBroker):
+        term.see_brokers(request.listing)
+    if isinstance(request, RegisterCoordinator):
+        term.see_coordinators(request.listing)
+
+
+def _failed_write(writing: _Writing, error: Exception) -> list[Reply]:
+    return [] if writing.reply is None else [_failed(writing.reply.request_id, error)]
+
+
+def _failed(request_id: int, error: Exception) -> Reply:
+    words = f"an internal error of the controller ({type(error).__name__}); its log has the stack"
+    return Reply(request_id, ErrorCode.UNKNOWN_SERVER_ERROR, words)
 
 
 def _not_controller(request_id: int) -> Reply:

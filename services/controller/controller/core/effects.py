@@ -247,6 +247,14 @@ class Resign(Effect):
 
 
 @dataclass(frozen=True, slots=True)
+class NoteFault(Effect):
+    """Log and count an error of the controller's own code; ``where`` it happened."""
+
+    where: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class Reply(Effect):
     """Answer a request. At ``position`` the feed shows its change."""
 

@@ -67,6 +67,16 @@ class StoreFailed:
 
     write_id: int
     reason: str
+    fault: Exception | None = None
+    """The error of this program for which it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Faulted:
+    """The shell failed by an error of its own, before it answered these requests."""
+
+    error: Exception
+    unanswered: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,6 +487,7 @@ Input = (
     | Deposed
     | StoreWritten
     | StoreFailed
+    | Faulted
     | LiveBrokersChanged
     | LiveCoordinatorsChanged
     | FeedAcknowledged

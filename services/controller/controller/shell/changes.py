@@ -27,10 +27,11 @@ MILLISECONDS_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000,
 
 @dataclass(slots=True)
 class ElectionStats:
-    """Kafka's ControllerStats: times to write elections, and the number of unclean ones."""
+    """Times to write elections, and the numbers of unclean ones and of internal errors."""
 
     times_ms: Timings = field(default_factory=lambda: Timings(MILLISECONDS_BUCKETS))
     unclean: Tally = field(default_factory=Tally)
+    faults: Tally = field(default_factory=Tally)
 
 
 class PartitionChange(NamedTuple):

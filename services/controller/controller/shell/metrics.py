@@ -37,6 +37,11 @@ def measure(node: ControllerNode, metrics: Metrics) -> None:
     metrics.computed_one(f"{prefix}_offlinepartitionscount", lambda: _offline(node))
     metrics.computed_one(f"{prefix}_activebrokercount", lambda: _brokers(node, fenced=False))
     metrics.computed_one(f"{prefix}_fencedbrokercount", lambda: _brokers(node, fenced=True))
+    metrics.computed_one(
+        f"{prefix}_metadataerrorcount",
+        lambda: float(node.stats.faults.value),
+        "internal errors; each ends a term, or refuses a request",
+    )
     _measure_topics(node, metrics)
     metrics.computed(
         "tidemark_controller_coordinators",

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import logging
 import secrets
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -34,10 +35,11 @@ from tidemark.runtime.zk_session import OnChange, SessionState, ZkError, ZkSessi
 
 from controller.config import ControllerConfig
 from controller.core.constants import Constants, agreed
-from controller.core.controller import NO_SUBSCRIBERS, Controller, Role
+from controller.core.controller import FAULT, NO_SUBSCRIBERS, Role
 from controller.core.effects import (
     CloseFeed,
     Effect,
+    NoteFault,
     OpenFeed,
     Publish,
     RemoveCoordinatorZnode,
@@ -49,6 +51,7 @@ from controller.core.effects import (
 from controller.core.inputs import (
     Deposed,
     Elected,
+    Faulted,
     FeedAcknowledged,
     FeedLost,
     FeedRegained,
@@ -61,12 +64,11 @@ from controller.core.inputs import (
     StoreWritten,
     Tick,
 )
-from controller.core.limits import Limits
 from controller.core.liveness import CoordinatorListing, LiveListing
-from controller.core.topics import TopicDefaults
 from controller.shell.audit import Audit
 from controller.shell.changes import ElectionStats, report
 from controller.shell.live_znodes import LiveZnodes
+from controller.shell.machine import new_machine
 from controller.shell.metadata_feed import FeedLimits, MetadataFeed
 from controller.shell.zk_election import Term, ZkElection
 from controller.shell.zk_store import OPS_MAX, ZkStore, load_constants
@@ -101,15 +103,7 @@ class ControllerNode:
         )
         self.stats = ElectionStats()
         self.election = ZkElection(session, self.controller_id)
-        self._machine = Controller(
-            TopicDefaults(
-                config.num_partitions,
-                config.default_replication_factor,
-                config.partitions_per_request_max,
-                may_delete=config.delete_topic_enable,
-            ),
-            _limits(config, store_ops_max),
-        )
+        self._machine = new_machine(config, store_ops_max)
         self._session = session
         self._clock = clock
         self._term: Term | None = None
@@ -159,7 +153,7 @@ class ControllerNode:
     async def run(self, stop: asyncio.Event) -> None:
         """Stand for election again and again until stopped; then resign.
 
-        Raises AssertionError if an invariant of the machine broke: its state is of no use then.
+        Raises the error for which a term could not be ended: the process is of no use then.
         """
         self._broken = asyncio.get_running_loop().create_future()
         async with asyncio.TaskGroup() as tasks:
@@ -190,7 +184,7 @@ class ControllerNode:
                 self._term = self._store = self._live_znodes = None
                 self._stop_timer()
             await self.election.resign(term)
-            if await term.wait_ended() == NO_SUBSCRIBERS and not self._draining:
+            if await term.wait_ended() in (NO_SUBSCRIBERS, FAULT) and not self._draining:
                 await asyncio.sleep(self._config.lease_ms / 1_000)  # another one may be elected
 
     async def _check_constants(self) -> None:
@@ -289,6 +283,9 @@ class ControllerNode:
                 self.take(StoreFailed(write.write_id, f"writing the state failed: {error}"))
                 term.end(str(error))
                 return
+            except Exception as fault:  # noqa: BLE001 - a bug: the next term finds out what is written
+                self.take(StoreFailed(write.write_id, FAULT, fault))
+                return
             self.take(StoreWritten(write.write_id))
 
     async def _beat(self) -> None:
@@ -306,14 +303,19 @@ class ControllerNode:
     def take(self, stimulus: Input) -> None:
         """Step the machine, and perform its effects in order."""
         log.debug("input", extra=fields(input=type(stimulus).__name__))
+        effects = deque(self._machine.step(stimulus, self._clock.now_ms()))
         try:
-            for effect in self._machine.step(stimulus, self._clock.now_ms()):
-                self._perform(effect)
+            while effects:
+                self._perform(effects[0])
+                effects.popleft()
             self._set_timer()
-        except AssertionError as bug:
-            if self._broken is not None and not self._broken.done():
-                self._broken.set_exception(bug)
-            raise
+        except Exception as bug:
+            if isinstance(stimulus, Faulted):
+                if self._broken is not None and not self._broken.done():
+                    self._broken.set_exception(bug)
+                raise
+            unanswered = tuple(one.request_id for one in effects if isinstance(one, Reply))
+            self.take(Faulted(bug, unanswered))
 
     def _set_timer(self) -> None:
         """Set the timer to the machine's next deadline."""
@@ -351,6 +353,22 @@ class ControllerNode:
                 self._write_began = self._clock.now_ms()
             case RemoveLiveZnode() | RemoveCoordinatorZnode():
                 self._remove_live(effect)
+            case OpenFeed() | Publish() | CloseFeed():
+                self._perform_on_feed(effect)
+            case NoteFault():
+                self._note_fault(effect)
+            case Resign(reason):
+                if self._term is not None:
+                    self._term.end(reason)
+            case Reply(request_id):
+                reply = self._replies.get(request_id)
+                if reply is not None and not reply.done():
+                    reply.set_result(effect)
+            case _:
+                raise AssertionError(f"an effect nobody performs: {effect}")
+
+    def _perform_on_feed(self, effect: OpenFeed | Publish | CloseFeed) -> None:
+        match effect:
             case OpenFeed(image):
                 self.feed.open(image)
                 self.standby.clear()
@@ -362,15 +380,10 @@ class ControllerNode:
                 self.active.clear()
                 self.standby.set()
                 self.feed.close(self.hint)
-            case Resign(reason):
-                if self._term is not None:
-                    self._term.end(reason)
-            case Reply(request_id):
-                reply = self._replies.get(request_id)
-                if reply is not None and not reply.done():
-                    reply.set_result(effect)
-            case _:
-                raise AssertionError(f"an effect nobody performs: {effect}")
+
+    def _note_fault(self, fault: NoteFault) -> None:
+        self.stats.faults.value += 1
+        log.error("internal error", exc_info=fault.error, extra=fields(where=fault.where))
 
     def _remove_live(self, effect: RemoveLiveZnode | RemoveCoordinatorZnode) -> None:
         assert self._live_znodes is not None, "only the active one fences"
@@ -469,18 +482,3 @@ def _agreed(stored: Constants | None, config: ControllerConfig) -> Constants:
 
 async def _wait(happened: asyncio.Future[None]) -> None:
     await happened
-
-
-def _limits(config: ControllerConfig, store_ops_max: int) -> Limits:
-    return Limits(
-        elections_at_once=store_ops_max - 1,  # one is the check of the epoch
-        requests_waiting_max=config.requests_waiting_max,
-        lease_ms=config.lease_ms,
-        feed_lost_fence_ms=config.feed_lost_fence_ms,
-        no_subscriber_resign_ms=config.feed_deserted_resign_ms,
-        rebalance_interval_ms=(
-            config.leader_imbalance_check_interval_seconds * 1_000
-            if config.auto_leader_rebalance_enable
-            else 0
-        ),
-    )
