@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-from tidemark.client.consumer.positions import FetchedChunk, ReadOptions
+from tidemark.client.consumer.fetched_chunk import FetchedChunk, ReadOptions
 from tidemark.client.consumer.range_reader import OffsetRange, raw_batches
 from tidemark.codec.record_batch import iterate_headers
 from tidemark.codec.records import build_batch, read_records

@@ -20,7 +20,7 @@ from tidemark.client import (
     TopicPartition,
     sync,
 )
-from tidemark.client.consumer.positions import ConsumerRecord
+from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.client.errors import (
     ClientConfigError,
     ConnectionLostError,

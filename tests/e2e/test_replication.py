@@ -19,6 +19,7 @@ from e2e.broker_processes import BrokerProcess, running_cluster
 from e2e.kafka_wire import Wire, batch, records_of
 from e2e.processes import paused
 from e2e.wire import ask
+from tidemark.client import sync
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
@@ -309,6 +310,17 @@ def test_each_partition_has_a_leader_followers_and_an_isr_of_its_own(
     become([(1, [1, 2]), (2, [2, 3]), (1, [1, 3])])
 
 
+def values_of(reader: sync.Consumer, count: int) -> list[bytes | None]:
+    found: list[bytes | None] = []
+
+    def has_all() -> bool:
+        found.extend(record.value for record in reader.poll(timeout_ms=100))
+        return len(found) >= count
+
+    wait_for(has_all, lambda: f"the native client has read {found}")
+    return found
+
+
 @pytest.mark.feature("G01", "H12", "H13")
 def test_who_left_the_isr_leads_only_where_losing_records_is_allowed(
     whole: list[BrokerProcess],
@@ -341,6 +353,9 @@ def test_who_left_the_isr_leads_only_where_losing_records_is_allowed(
     second.kill()
     become(1, 1)
     assert write(first, b"in the first alone") == ErrorCode.NONE
+    reader = sync.Consumer(witness.bootstrap, auto_offset_reset="earliest")
+    reader.assign([("unclean", 0)])
+    assert values_of(reader, 2) == [b"in both", b"in the first alone"]
     first.kill()
     second.start()
     second.wait_ready()
@@ -355,6 +370,10 @@ def test_who_left_the_isr_leads_only_where_losing_records_is_allowed(
     become(2, 1, 2)
     with Wire(second.port) as wire:
         assert records_of(wire.fetch(("unclean", 0, 0))) == [b"in both"]
+    for value in (b"instead", b"and more"):
+        assert write(second, value) == ErrorCode.NONE
+    assert values_of(reader, 2) == [b"instead", b"and more"], "where the logs differ"
+    reader.close()
 
 
 @pytest.mark.feature("A16", "C09")

@@ -5,7 +5,7 @@ import asyncio
 from e2e.clusters import Cluster
 from spark.spark_records import run
 from tidemark.client import Consumer
-from tidemark.client.consumer.positions import ConsumerRecord
+from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.client.transactions.sink_batches import SinkBatches, SinkDescription
 from tidemark.model.topics import TopicPartition
 from waiting import patience

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark.sink_topics import committed_records, committed_values, describe_sink
 from spark.spark_records import create, reader, run
 from tidemark.client import Admin
-from tidemark.client.consumer.positions import ConsumerRecord
+from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.codec.murmur2 import partition_for_key
 
 Name = Callable[[str], str]

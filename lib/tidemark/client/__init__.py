@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tidemark.client.consumer.consumer import (
         Consumer,
     )
+    from tidemark.client.consumer.fetched_chunk import ConsumerRecord
     from tidemark.client.consumer.group_types import (
         GroupMetadata,
         NoListener,
@@ -56,10 +57,7 @@ if TYPE_CHECKING:
     from tidemark.client.consumer.offset_lookup import (
         OffsetAndTimestamp,
     )
-    from tidemark.client.consumer.positions import (
-        ConsumerRecord,
-        OffsetSpec,
-    )
+    from tidemark.client.consumer.positions import OffsetSpec
     from tidemark.client.consumer.range_reader import (
         RangeReader,
         RangeReaderConfig,
@@ -71,6 +69,7 @@ if TYPE_CHECKING:
         DuplicateSequenceNumber,
         InvalidRecordStateError,
         InvalidSequenceNumber,
+        LogTruncationError,
         ProducerFencedError,
         ShareSessionLostError,
         TidemarkError,
@@ -160,10 +159,8 @@ _HOMES: Final[Mapping[str, tuple[str, ...]]] = {
         "RebalanceListener",
     ),
     "tidemark.client.consumer.offset_lookup": ("OffsetAndTimestamp",),
-    "tidemark.client.consumer.positions": (
-        "ConsumerRecord",
-        "OffsetSpec",
-    ),
+    "tidemark.client.consumer.fetched_chunk": ("ConsumerRecord",),
+    "tidemark.client.consumer.positions": ("OffsetSpec",),
     "tidemark.client.consumer.range_reader": (
         "RangeReader",
         "RangeReaderConfig",
@@ -175,6 +172,7 @@ _HOMES: Final[Mapping[str, tuple[str, ...]]] = {
         "DuplicateSequenceNumber",
         "InvalidRecordStateError",
         "InvalidSequenceNumber",
+        "LogTruncationError",
         "ProducerFencedError",
         "ShareSessionLostError",
         "TidemarkError",
@@ -236,6 +234,7 @@ __all__ = [
     "InvalidRecordStateError",
     "InvalidSequenceNumber",
     "LogDir",
+    "LogTruncationError",
     "MemberDescription",
     "NewTopic",
     "NoListener",

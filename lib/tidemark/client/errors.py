@@ -89,6 +89,16 @@ class OffsetOutOfRangeError(ClientError):
     )
 
 
+class LogTruncationError(OffsetOutOfRangeError):
+    """Records that were read are no longer in the log: an unclean election replaced them by others
+    (KIP-320), and auto_offset_reset is ``none``.
+    """
+
+    divergent_offset: int | None = None
+    """First offset at which the log has, or will have, other records; None if it is not known."""
+    hint = "seek to the offset from which to read what the log has now, or set auto_offset_reset"
+
+
 class MessageTooLargeError(ClientError):
     """A record or batch exceeds max_request_size (client) or max.message.bytes (topic)."""
 

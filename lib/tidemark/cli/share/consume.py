@@ -8,7 +8,7 @@ from typing import Final
 from tidemark.cli.output import OutputFormat, print_line_document, say
 from tidemark.cli.security import security
 from tidemark.cli.topic.formats import FIELDS, as_document, as_line
-from tidemark.client.consumer.positions import ConsumerRecord
+from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.client.share.ack_batches import AcknowledgeType
 from tidemark.client.share.deliveries import ShareRecord
 from tidemark.client.share.share_consumer import ShareConsumer

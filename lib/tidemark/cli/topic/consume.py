@@ -11,7 +11,7 @@ from tidemark.cli.output import progress, say
 from tidemark.cli.security import security_over
 from tidemark.cli.topic.formats import Printer, StartAt
 from tidemark.client.consumer.consumer import Consumer
-from tidemark.client.consumer.positions import ConsumerRecord
+from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.exit_codes import ExitCode

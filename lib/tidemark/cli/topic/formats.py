@@ -12,7 +12,7 @@ from tidemark.cli.failure import CommandError
 from tidemark.cli.output import OutputFormat, document_text
 from tidemark.cli.times import parse_ms
 from tidemark.cli.topic.percent_format import as_bytes, compile_format
-from tidemark.client.consumer.positions import ConsumerRecord
+from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.codec.varint import INT64_MAX
 from tidemark.runtime.exit_codes import ExitCode
 

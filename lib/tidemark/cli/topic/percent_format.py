@@ -18,7 +18,7 @@ from tidemark.codec.varint import INT64_MAX
 from tidemark.runtime.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from tidemark.client.consumer.positions import ConsumerRecord
+    from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _TOKEN: Final = re.compile(

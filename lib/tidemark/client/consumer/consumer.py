@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tidemark.client.config import ConsumerConfig, with_settings
+from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.client.consumer.fetcher import RESETS, Fetcher
 from tidemark.client.consumer.group import ConsumerGroup
 from tidemark.client.consumer.group_types import (
@@ -17,7 +18,7 @@ from tidemark.client.consumer.group_types import (
 )
 from tidemark.client.consumer.membership import Subscription
 from tidemark.client.consumer.offset_lookup import OffsetAndTimestamp
-from tidemark.client.consumer.positions import ConsumerRecord, OffsetSpec, PartitionState
+from tidemark.client.consumer.positions import OffsetSpec, PartitionState
 from tidemark.client.deadline import Deadline
 from tidemark.client.errors import (
     ClientConfigError,

@@ -5,29 +5,42 @@ itself, so that one that does not answer holds up only its own partitions.
 """
 
 import asyncio
+import logging
 import random
 from collections import defaultdict
 from collections.abc import Hashable
 from typing import Final
 
 from tidemark.client.config import ConsumerConfig
+from tidemark.client.consumer.fetched_chunk import ReadOptions
 from tidemark.client.consumer.near_replicas import NearReplicas
 from tidemark.client.consumer.offset_lookup import OffsetLookup
-from tidemark.client.consumer.positions import OffsetSpec, PartitionState, ReadOptions
+from tidemark.client.consumer.positions import OffsetSpec, PartitionState, Validation
 from tidemark.client.errors import (
+    AuthorizationError,
     ClientError,
     CorruptBatchError,
+    LogTruncationError,
     MessageTooLargeError,
+    UnsupportedVersionError,
     error_for,
 )
 from tidemark.client.wire.cluster import Cluster
 from tidemark.client.wire.metadata_cache import Leader
 from tidemark.client.wire.session import Session
-from tidemark.client.wire.transport import FetchItem, FetchLimits, FetchOutcome
+from tidemark.client.wire.transport import (
+    EpochItem,
+    EpochOutcome,
+    FetchItem,
+    FetchLimits,
+    FetchOutcome,
+)
 from tidemark.model.backoff import Backoff
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
+
+log: Final = logging.getLogger("tidemark.client.consumer.fetcher")
 
 RESETS: Final = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST, "none": None}
 
@@ -105,12 +118,18 @@ class Fetcher:
         if not self._has_room():
             return
         groups: dict[Hashable, _Asked] = {}
+        doubtful: dict[int, list[tuple[PartitionState, Validation]]] = defaultdict(list)
         for state in self.states.values():
             if not state.wants_fetch(now, self._bytes_ahead_max(state)):
                 continue
             leader = self.cluster.cache.leader(state.partition)
             if leader is None:
                 self._on_no_leader(state, now)
+                continue
+            validation = state.validation(leader.leader_epoch)
+            if validation is not None:
+                state.validating = True
+                doubtful[leader.broker_id].append((state, validation))
                 continue
             limits = self._limits._replace(
                 read_committed=self._read_committed and not state.is_ahead
@@ -123,6 +142,8 @@ class Fetcher:
         for group, asked in groups.items():
             self._under_way.add(group)
             self._session.spawn(self._fetch(group, asked), name=f"fetch-{group}")
+        for broker_id, wanted in doubtful.items():
+            self._session.spawn(self._validate(broker_id, wanted), name=f"validate-{broker_id}")
 
     def _launch_lookups(self, now: int) -> None:
         by_broker: dict[int, list[tuple[PartitionState, int, int | None]]] = defaultdict(list)
@@ -242,6 +263,59 @@ class Fetcher:
         else:
             state.error = _out_of_range(state, outcome)
 
+    async def _validate(
+        self, broker_id: int, wanted: list[tuple[PartitionState, Validation]]
+    ) -> None:
+        """Compare positions with the log of a new leader before it is fetched from."""
+        items = [EpochItem(state.partition, one.leader_epoch, one.epoch) for state, one in wanted]
+        try:
+            outcomes = await self._session.transport.epoch_ends(broker_id, items)
+        except UnsupportedVersionError:
+            for state, asked in wanted:
+                state.on_validated(asked, asked.epoch, asked.offset)
+        except ClientError as problem:
+            self.cluster.cache.mark_stale()
+            for state, _ in wanted:
+                self._on_problem(state, problem)
+        else:
+            found = {outcome.partition: outcome for outcome in outcomes}
+            for state, asked in wanted:
+                missing = EpochOutcome(state.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+                self._on_epoch_end(state, asked, found.get(state.partition, missing))
+        finally:
+            for state, _ in wanted:
+                state.validating = False
+            self.changed.set()
+
+    def _on_epoch_end(
+        self, state: PartitionState, asked: Validation, outcome: EpochOutcome
+    ) -> None:
+        if outcome.error_code:
+            problem = error_for(outcome.error_code, f"validating {state.partition} failed")
+            self.cluster.cache.mark_stale()
+            if isinstance(problem, AuthorizationError):
+                state.error = problem
+            else:
+                self._back_off(state)
+        elif state.on_validated(asked, outcome.epoch, outcome.end_offset):
+            self._on_truncated(state, asked, outcome)
+
+    def _on_truncated(
+        self, state: PartitionState, asked: Validation, outcome: EpochOutcome
+    ) -> None:
+        """Go back to where the log differs from what was read, or fail without a reset policy."""
+        reset = RESETS[self._config.auto_offset_reset]
+        is_known = outcome.epoch >= 0 and outcome.end_offset >= 0
+        error = _truncated(state, asked, outcome.end_offset if is_known else None)
+        if reset is None:
+            state.error = error
+            return
+        log.warning("%s; auto_offset_reset applies", error.what)
+        if is_known:
+            state.seek(outcome.end_offset, outcome.epoch)
+        else:
+            state.seek_by(reset)
+
     def _on_problem(self, state: PartitionState, problem: ClientError) -> None:
         if problem.retriable:
             self._back_off(state)
@@ -297,6 +371,17 @@ class Fetcher:
         finally:
             self._refreshing = False
             self.changed.set()
+
+
+def _truncated(state: PartitionState, asked: Validation, end: int | None) -> LogTruncationError:
+    since = "" if end is None else f" from offset {end} on"
+    error = LogTruncationError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"{state.partition} was read up to offset {asked.offset} in epoch {asked.epoch}, and the"
+        f" log of its leader in epoch {asked.leader_epoch} has other records{since}",
+    )
+    error.divergent_offset = end
+    return error
 
 
 def _out_of_range(state: PartitionState, outcome: FetchOutcome) -> ClientError:

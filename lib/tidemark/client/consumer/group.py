@@ -207,7 +207,7 @@ class ConsumerGroup:
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the position of ``poll`` in each partition."""
         return {
-            state.partition: OffsetAndMetadata(state.position)
+            state.partition: OffsetAndMetadata(state.position, leader_epoch=state.position_epoch)
             for state in self._fetcher.states.values()
             if state.position is not None
         }
@@ -378,7 +378,10 @@ class ConsumerGroup:
             for state, number in left:
                 if _waits(state, number):
                     known = found.get(state.partition)
-                    state.begin_at(None if known is None else known.offset, reset)
+                    if known is None:
+                        state.begin_at(None, reset)
+                    else:
+                        state.begin_at(known.offset, reset, known.leader_epoch)
                     self._note_begin(state)
             self._fetcher.changed.set()
             return

@@ -8,37 +8,24 @@ and dropped.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from tidemark.client.consumer.read_ahead import ReadAhead
-from tidemark.client.errors import ClientError, CorruptBatchError, MessageTooLargeError
-from tidemark.client.wire.transport import FetchOutcome
-from tidemark.codec.control_record import EndTxnMarker, read_control
-from tidemark.codec.record_batch import (
-    HEADER_BYTES,
-    LENGTH_PREFIX_BYTES,
-    MAGIC_V2,
-    BatchHeader,
-    crc_matches,
-    read_header,
+from tidemark.client.consumer.fetched_chunk import (
+    ConsumerRecord,
+    FetchedChunk,
+    ReadOptions,
+    corrupt,
+    records_of,
+    too_large,
+    whole_batches,
 )
-from tidemark.codec.records import RecordsError, read_records
-from tidemark.model.errors import ErrorCode
+from tidemark.client.consumer.read_ahead import ReadAhead
+from tidemark.client.errors import ClientError, CorruptBatchError
+from tidemark.client.wire.transport import FetchOutcome
+from tidemark.codec.record_batch import BatchHeader, crc_matches
+from tidemark.codec.records import RecordsError
 from tidemark.model.topics import TopicPartition
-
-
-class ConsumerRecord(NamedTuple):
-    """Record as it was read; ``timestamp_ms`` is the producer's or broker's, as the topic sets."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
 
 
 class OffsetSpec(IntEnum):
@@ -50,148 +37,21 @@ class OffsetSpec(IntEnum):
     EARLIEST_LOCAL = -4
 
 
-class ReadOptions(NamedTuple):
-    """Options for reading records of fetched bytes."""
+class Validation(NamedTuple):
+    """A position that is compared with the log of a leader."""
 
-    check_crcs: bool = True
-    read_committed: bool = False
-    ahead_bytes_max: int = 0
-    """Bytes to fetch beyond the last stable offset; 0 disables it."""
-
-
-_make_record: Final = ConsumerRecord._make
-
-
-class FetchedChunk:
-    """Batches of one fetch, decoded one by one as records are taken."""
-
-    __slots__ = (
-        "_aborted",
-        "_aborted_now",
-        "_options",
-        "_partition",
-        "_position",
-        "_view",
-        "end",
-        "size_bytes",
-    )
-
-    def __init__(
-        self,
-        partition: TopicPartition,
-        view: memoryview,
-        options: ReadOptions,
-        aborted: Iterable[tuple[int, int]] = (),
-    ) -> None:
-        self._partition = partition
-        self._view = view
-        self._options = options
-        self._position = 0
-        self._aborted = deque(sorted(aborted, key=lambda entry: entry[1]))
-        self._aborted_now: set[int] = set()
-        self.size_bytes = len(view)
-        self.end = -1
-        """End of the last whole batch; -1 if there is none."""
-        for _, header in _whole_batches(view, partition):
-            self.end = header.last_offset + 1
-
-    def next_batch(self) -> tuple[BatchHeader, list[ConsumerRecord]] | None:
-        """Return the next batch's header and visible records; None at the end.
-
-        Raises CorruptBatchError.
-        """
-        batch = self._peek()
-        if batch is None:
-            return None
-        header, view = batch
-        records = [] if view is None else _records(self._partition, view, header)
-        self._position += header.size_bytes
-        return header, records
-
-    def next_raw(self) -> tuple[BatchHeader, memoryview | None] | None:
-        """Return the next batch as stored, None in its place if it is not visible; None at the end.
-
-        Raises CorruptBatchError.
-        """
-        batch = self._peek()
-        if batch is not None:
-            self._position += batch[0].size_bytes
-        return batch
-
-    def _peek(self) -> tuple[BatchHeader, memoryview | None] | None:
-        batch = next(_whole_batches(self._view[self._position :], self._partition), None)
-        if batch is None:
-            return None
-        view, header = batch
-        if self._options.check_crcs and not crc_matches(view, header):
-            raise _corrupt(self._partition, header, "its checksum does not match")
-        try:
-            visible = self._is_visible(view, header)
-        except RecordsError as problem:
-            raise _corrupt(self._partition, header, str(problem)) from None
-        return header, view if visible else None
-
-    def _is_visible(self, view: memoryview, header: BatchHeader) -> bool:
-        """Return False for control batches, and under read_committed for aborted ones."""
-        while self._aborted and self._aborted[0][1] <= header.last_offset:
-            self._aborted_now.add(self._aborted.popleft()[0])
-        if header.is_control:
-            marker = read_control(view, header)
-            if isinstance(marker, EndTxnMarker) and not marker.commits:
-                self._aborted_now.discard(header.producer_id)
-            return False
-        hidden = header.is_transactional and header.producer_id in self._aborted_now
-        return not (self._options.read_committed and hidden)
-
-
-def _records(
-    partition: TopicPartition, view: memoryview, header: BatchHeader
-) -> list[ConsumerRecord]:
-    prefix = tuple(partition)
-    try:
-        return [_make_record(prefix + record) for record in read_records(view, header)]
-    except RecordsError as problem:
-        raise _corrupt(partition, header, str(problem)) from None
-
-
-def _corrupt(partition: TopicPartition, header: BatchHeader, what: str) -> CorruptBatchError:
-    return CorruptBatchError(
-        ErrorCode.CORRUPT_MESSAGE,
-        f"the batch of offsets {header.base_offset} to {header.last_offset} of"
-        f" {partition} cannot be read: {what}",
-        hint=f"seek to {header.last_offset + 1} to continue after it",
-    )
-
-
-def _too_large(outcome: FetchOutcome) -> MessageTooLargeError:
-    return MessageTooLargeError(
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        f"the batch at offset {outcome.fetch_offset} of {outcome.partition} does not fit",
-        hint="raise max_partition_fetch_bytes and fetch_max_bytes",
-    )
-
-
-def _whole_batches(
-    view: memoryview, partition: TopicPartition
-) -> Iterator[tuple[memoryview, BatchHeader]]:
-    """Yield whole batches; a partial one at the end is fetched again. Raises CorruptBatchError."""
-    position, end = 0, len(view)
-    while position + HEADER_BYTES <= end:
-        header = read_header(view, position)
-        too_short = header.batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES
-        if header.magic != MAGIC_V2 or too_short:
-            raise CorruptBatchError(
-                ErrorCode.CORRUPT_MESSAGE,
-                f"bytes of {partition} after offset {header.base_offset} are not a record batch",
-            )
-        if position + header.size_bytes > end:
-            return
-        yield view[position : position + header.size_bytes], header
-        position += header.size_bytes
+    generation: int
+    offset: int
+    epoch: int
+    """Epoch of the record before the position."""
+    leader_epoch: int
 
 
 class PartitionState:
     """State of one assigned partition.
+
+    The position is validated whenever the partition has another leader epoch (KIP-320): after an
+    unclean election the log may have other records below it than those that were read.
 
     Invariant: position <= fetch_position; both are None until the position is looked up.
     """
@@ -203,9 +63,11 @@ class PartitionState:
         "_ready",
         "_ready_at",
         "_ready_end",
+        "_ready_epoch",
         "buffered_bytes",
         "error",
         "failures",
+        "fetch_epoch",
         "fetch_position",
         "fetching",
         "generation",
@@ -215,9 +77,12 @@ class PartitionState:
         "partition",
         "paused",
         "position",
+        "position_epoch",
         "reset",
         "resume_at",
         "unknown_since",
+        "validated_epoch",
+        "validating",
         "waits_for_commit",
     )
 
@@ -226,6 +91,11 @@ class PartitionState:
         self.generation = 0
         self.position: int | None = None
         self.fetch_position: int | None = None
+        self.position_epoch = self.fetch_epoch = -1
+        """Leader epochs of the records before the two positions; -1: not known."""
+        self.validated_epoch = -1
+        """Epoch of the leader whose log has what was fetched; -1: not compared yet."""
+        self.validating = False
         self.reset = reset
         """Timestamp or OffsetSpec to look up; None if not needed, or without a reset policy."""
         self.paused = False
@@ -243,15 +113,17 @@ class PartitionState:
         self._chunks: deque[FetchedChunk] = deque()
         self._ready: list[ConsumerRecord] = []
         self._ready_at = 0
-        self._ready_end = -1
+        self._ready_end = self._ready_epoch = -1
 
-    def seek(self, offset: int) -> None:
-        """Set the position.
+    def seek(self, offset: int, epoch: int = -1) -> None:
+        """Set the position, behind a record of a leader epoch if one is known.
 
         Buffered records are kept if they continue there, and dropped otherwise.
         """
         self.generation += 1
         self.position = self.fetch_position = offset
+        self.position_epoch = self.fetch_epoch = epoch
+        self.validated_epoch = -1
         self.reset = None
         self.error = None
         self.waits_for_commit = False
@@ -261,17 +133,20 @@ class PartitionState:
         """Set the position to the result of a lookup, by an end of the log or a timestamp."""
         self.generation += 1
         self.position = self.fetch_position = None
+        self.position_epoch = self.fetch_epoch = self.validated_epoch = -1
         self.reset = reset
         self.error = None
         self.waits_for_commit = False
         self._drop_buffered()
 
-    def begin_at(self, committed: int | None, reset: int | None) -> None:
-        """Set the position to the committed offset, or else by ``reset`` (None: require a seek)."""
+    def begin_at(self, committed: int | None, reset: int | None, epoch: int = -1) -> None:
+        """Set the position to the committed offset and its leader epoch, or else by ``reset``
+        (None: require a seek).
+        """
         assert self.waits_for_commit, "not asked"
         self.waits_for_commit = False
         if committed is not None:
-            self.seek(committed)
+            self.seek(committed, epoch)
         else:
             self.reset = reset
 
@@ -286,11 +161,38 @@ class PartitionState:
         """True if a fetch is due and there is room for its records."""
         return (
             self.fetch_position is not None
-            and not (self.fetching or self.paused)
+            and not (self.fetching or self.validating or self.paused)
             and self.error is None
             and now >= self.resume_at
             and self.buffered_bytes < bytes_ahead_max
         )
+
+    def validation(self, leader_epoch: int) -> Validation | None:
+        """Return the position to validate before a fetch from a leader; None if it need not be."""
+        assert self.fetch_position is not None, "nothing to validate"
+        if leader_epoch in (self.validated_epoch, -1) or self.fetch_epoch < 0:
+            self.validated_epoch = leader_epoch
+            return None
+        return Validation(self.generation, self.fetch_position, self.fetch_epoch, leader_epoch)
+
+    def on_validated(self, asked: Validation, epoch: int, end_offset: int) -> bool:
+        """Apply the end of the position's epoch in the leader's log, unless the position has moved.
+        Returns True if records that were returned have been replaced.
+
+        If only buffered records have, they are dropped, and the position itself is next.
+        """
+        now = (self.generation, self.fetch_position, self.fetch_epoch)
+        if now != (asked.generation, asked.offset, asked.epoch):
+            return False
+        self.failures = 0
+        if epoch >= 0 and end_offset >= asked.offset:
+            self.validated_epoch = asked.leader_epoch
+            return False
+        assert self.position is not None, "validated without a position"
+        if asked.offset == self.position:
+            return True
+        self.seek(self.position, self.position_epoch)
+        return False
 
     def wants_lookup(self, now: float) -> bool:
         """True if the position must be looked up."""
@@ -314,10 +216,11 @@ class PartitionState:
             return
         chunk = FetchedChunk(self.partition, outcome.records, options, outcome.aborted)
         if chunk.end < 0:
-            raise _too_large(outcome)
+            raise too_large(outcome)
         self._chunks.append(chunk)
         self.buffered_bytes += chunk.size_bytes
         self.fetch_position = max(chunk.end, outcome.fetch_offset)
+        self.fetch_epoch = chunk.epoch
         self._maybe_go_ahead(options)
 
     @property
@@ -363,6 +266,7 @@ class PartitionState:
             self._ready_at = stop
             whole = stop == len(self._ready)
             self.position = self._ready_end if whole else self._ready[stop].offset
+            self.position_epoch = self._ready_epoch
         return taken
 
     def check(self) -> None:
@@ -388,8 +292,9 @@ class PartitionState:
                 records = [record for record in records if record.offset >= position]
             self._ready, self._ready_at = records, 0
             self._ready_end = max(position, header.last_offset + 1)
+            self._ready_epoch = header.partition_leader_epoch
             if not records:
-                self.position = self._ready_end
+                self.position, self.position_epoch = self._ready_end, self._ready_epoch
                 continue
             return True
         return False
@@ -412,7 +317,7 @@ class PartitionState:
         if ready is None:
             return None
         view, header, visible = ready
-        records = _records(self.partition, view, header) if visible else []
+        records = records_of(self.partition, view, header) if visible else []
         ahead.take()
         self.buffered_bytes -= header.size_bytes
         return header, records
@@ -425,18 +330,19 @@ class PartitionState:
             self._ahead = ReadAhead()
 
     def _on_ahead(self, ahead: ReadAhead, outcome: FetchOutcome, options: ReadOptions) -> None:
-        for view, header in _whole_batches(outcome.records, self.partition):
+        for view, header in whole_batches(outcome.records, self.partition):
             if options.check_crcs and not crc_matches(view, header):
-                raise _corrupt(self.partition, header, "its checksum does not match")
+                raise corrupt(self.partition, header, "its checksum does not match")
             try:
                 ahead.add(view, header)
             except RecordsError as problem:
-                raise _corrupt(self.partition, header, str(problem)) from None
+                raise corrupt(self.partition, header, str(problem)) from None
             self.buffered_bytes += header.size_bytes
             self.fetch_position = header.last_offset + 1
+            self.fetch_epoch = header.partition_leader_epoch
         assert self.fetch_position is not None, "fetched without a position"
         if outcome.records and self.fetch_position == outcome.fetch_offset:
-            raise _too_large(outcome)
+            raise too_large(outcome)
         if ahead.is_blocked and ahead.size_bytes >= options.ahead_bytes_max:
             self.stop_ahead()
         elif self.last_stable >= self.fetch_position and (ahead.is_blocked or not ahead):
@@ -451,13 +357,16 @@ class PartitionState:
         self.buffered_bytes -= held.size_bytes
         if held:
             self.generation += 1
-            self.fetch_position = self._chunks[-1].end if self._chunks else self._next_to_decode
+            self._fetch_from_decoded()
 
-    @property
-    def _next_to_decode(self) -> int:
-        """Offset behind the decoded records."""
-        assert self.position is not None, "buffered without a position"
-        return self._ready_end if self._ready_at < len(self._ready) else self.position
+    def _fetch_from_decoded(self) -> None:
+        """Fetch on behind the chunks, or without any behind the decoded records."""
+        if self._chunks:
+            self.fetch_position, self.fetch_epoch = self._chunks[-1].end, self._chunks[-1].epoch
+        elif self._ready_at < len(self._ready):
+            self.fetch_position, self.fetch_epoch = self._ready_end, self._ready_epoch
+        else:
+            self.fetch_position, self.fetch_epoch = self.position, self.position_epoch
 
     def _drop_buffered(self) -> None:
         self._chunks.clear()

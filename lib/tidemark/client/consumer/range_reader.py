@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
 from tidemark.client.config import MIB, ClientConfig, over_kafka, with_settings
+from tidemark.client.consumer.fetched_chunk import FetchedChunk, ReadOptions
 from tidemark.client.consumer.offset_lookup import OffsetLookup
-from tidemark.client.consumer.positions import FetchedChunk, OffsetSpec, ReadOptions
+from tidemark.client.consumer.positions import OffsetSpec
 from tidemark.client.deadline import Deadline
 from tidemark.client.errors import (
     ClientConfigError,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from tidemark.client.consumer.positions import ConsumerRecord, FetchedChunk, ReadOptions
+from tidemark.client.consumer.fetched_chunk import ConsumerRecord, FetchedChunk, ReadOptions
 from tidemark.client.errors import CorruptBatchError
 from tidemark.client.share.deliveries import ShareRecord
 from tidemark.client.share.share_requests import Acquired

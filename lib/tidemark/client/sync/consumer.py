@@ -7,8 +7,8 @@ from typing import Any
 
 from tidemark.client.config import ConsumerConfig
 from tidemark.client.consumer.consumer import Consumer as AsyncConsumer
+from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.client.consumer.group_types import RebalanceListener
-from tidemark.client.consumer.positions import ConsumerRecord
 from tidemark.client.sync.loop import SyncClient, blocking, immediate
 from tidemark.model.topics import TopicPartition
 

@@ -25,6 +25,8 @@ from tidemark.client.wire.grpc_login import GrpcLogin
 from tidemark.client.wire.grpc_stream import ExchangeStream
 from tidemark.client.wire.metadata_cache import BrokerView, ClusterView, PartitionView, TopicView
 from tidemark.client.wire.transport import (
+    EpochItem,
+    EpochOutcome,
     FetchItem,
     FetchLimits,
     FetchOutcome,
@@ -210,6 +212,14 @@ class GrpcTransport:
             )
             for each in answer.answers
         ]
+
+    async def epoch_ends(self, broker_id: int, items: Sequence[EpochItem]) -> list[EpochOutcome]:
+        """Raise UnsupportedVersionError: the service has no such call."""
+        raise UnsupportedVersionError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "ends of epochs are looked up over Kafka's protocol",
+            where=self.where(broker_id),
+        )
 
     def where(self, broker_id: int) -> str:
         """Return ``broker 2 (gRPC host:port)``."""

@@ -15,8 +15,11 @@ from tidemark.client.errors import (
 )
 from tidemark.client.wire.connection import BrokerConnection
 from tidemark.client.wire.connection_pool import ConnectionPool, Lane
+from tidemark.client.wire.epoch_ends import ask_epoch_ends
 from tidemark.client.wire.metadata_cache import BrokerView, ClusterView, PartitionView, TopicView
 from tidemark.client.wire.transport import (
+    EpochItem,
+    EpochOutcome,
     FetchItem,
     FetchLimits,
     FetchOutcome,
@@ -247,6 +250,11 @@ class KafkaTransport:
             for topic, results in answer.topics
             for result in results
         ]
+
+    async def epoch_ends(self, broker_id: int, items: Sequence[EpochItem]) -> list[EpochOutcome]:
+        """Send one OffsetForLeaderEpoch request."""
+        connection = await self.connection(broker_id, Lane.CONTROL)
+        return await ask_epoch_ends(self, connection, items)
 
     async def replica_bounds(
         self, broker_id: int, partitions: Sequence[TopicPartition]

@@ -94,6 +94,26 @@ class OffsetOutcome(NamedTuple):
     leader_epoch: int = -1
 
 
+class EpochItem(NamedTuple):
+    """Query for the end of the records of ``epoch`` in the log of the leader."""
+
+    partition: TopicPartition
+    leader_epoch: int
+    """Epoch of the leader that is asked."""
+    epoch: int
+
+
+class EpochOutcome(NamedTuple):
+    """Result of a query: the largest epoch in the log that is not above the one asked for, and the
+    offset behind its records; both are -1 if the log has no epoch as high.
+    """
+
+    partition: TopicPartition
+    error_code: int
+    epoch: int = -1
+    end_offset: int = -1
+
+
 class Transport(Protocol):
     """Access to one cluster.
 
@@ -141,6 +161,12 @@ class Transport(Protocol):
         self, broker_id: int, items: Sequence[OffsetItem], *, read_committed: bool
     ) -> list[OffsetOutcome]:
         """Look up offsets at one broker."""
+        ...
+
+    async def epoch_ends(self, broker_id: int, items: Sequence[EpochItem]) -> list[EpochOutcome]:
+        """Look up the ends of epochs at one broker. Raises UnsupportedVersionError if it cannot be
+        asked.
+        """
         ...
 
     def where(self, broker_id: int) -> str:

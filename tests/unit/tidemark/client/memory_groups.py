@@ -39,6 +39,8 @@ class MemoryGroups:
         self.members: dict[str, Member] = {}
         self.epoch = 0
         self.offsets: dict[TopicPartition, tuple[int, str]] = {}
+        self.epochs: dict[TopicPartition, int] = {}
+        """Leader epochs that were committed with offsets."""
         self.faults: dict[ApiKey, deque[ErrorCode | str]] = defaultdict(deque)
         self.asked: list[tuple[ApiKey, Any]] = []
         self.port = 1
@@ -163,6 +165,7 @@ class MemoryGroups:
                 if not code:
                     part = TopicPartition(topic.name, each.partition_index)
                     self.offsets[part] = (each.committed_offset, each.committed_metadata)
+                    self.epochs[part] = each.committed_leader_epoch
             codes = [
                 {"partition_index": each.partition_index, "error_code": code}
                 for each in topic.partitions
@@ -192,7 +195,12 @@ class MemoryGroups:
 
     def _offset(self, topic: str, number: int) -> dict[str, Any]:
         offset, metadata = self.offsets.get(TopicPartition(topic, number), (-1, ""))
-        return {"partition_index": number, "committed_offset": offset, "metadata": metadata}
+        return {
+            "partition_index": number,
+            "committed_offset": offset,
+            "committed_leader_epoch": self.epochs.get(TopicPartition(topic, number), -1),
+            "metadata": metadata,
+        }
 
     def _refused(self, api_key: ApiKey, request: Any, code: ErrorCode) -> dict[str, Any]:
         if api_key is ApiKey.OFFSET_COMMIT:

@@ -7,9 +7,11 @@ from collections import defaultdict, deque
 from collections.abc import Hashable, Sequence
 
 from tidemark.client.config import Address
-from tidemark.client.errors import ConnectionLostError
+from tidemark.client.errors import ClientError, ConnectionLostError
 from tidemark.client.wire.metadata_cache import BrokerView, ClusterView, PartitionView, TopicView
 from tidemark.client.wire.transport import (
+    EpochItem,
+    EpochOutcome,
     FetchItem,
     FetchLimits,
     FetchOutcome,
@@ -70,6 +72,8 @@ class MemoryLog:
         self.batches: list[bytes] = []
         self.end = 0
         self.start = 0
+        self.epochs: list[tuple[int, int]] = [(0, 0)]
+        """Leader epochs with the offset of their first record."""
         self.stable: int | None = None
         self.aborted: list[tuple[int, int]] = []
         self.producers: dict[int, SequenceRules] = defaultdict(SequenceRules)
@@ -83,11 +87,28 @@ class MemoryLog:
                 return ProduceOutcome(code, known_at)
         base_offset = self.end
         stamped = bytearray(batch)
-        set_base_offset_and_epoch(stamped, 0, Offset(base_offset), LeaderEpoch(0))
+        epoch = LeaderEpoch(self.epochs[-1][0])
+        set_base_offset_and_epoch(stamped, 0, Offset(base_offset), epoch)
         self.batches.append(bytes(stamped))
         self.end += header.record_count
         rules.appended(header, base_offset)
         return ProduceOutcome(0, base_offset)
+
+    def elect(self, epoch: int, end: int | None = None) -> None:
+        """Begin an epoch; an unclean election loses the records from ``end`` on."""
+        if end is not None:
+            self.batches = [one for one in self.batches if read_header(one).last_offset < end]
+            self.epochs = [entry for entry in self.epochs if entry[1] < end]
+            self.end = end
+        self.epochs.append((epoch, self.end))
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """As a leader answers OffsetForLeaderEpoch."""
+        if epoch > self.epochs[-1][0]:
+            return -1, -1
+        known, ends = [one for one, _ in self.epochs], [start for _, start in self.epochs[1:]]
+        at = max((at for at, one in enumerate(known) if one <= epoch), default=-1)
+        return (epoch, self.epochs[0][1]) if at < 0 else (known[at], [*ends, self.end][at])
 
     def last_stable(self) -> int:
         """The test's; all is decided unless it says so."""
@@ -131,6 +152,8 @@ class MemoryTransport:
         self.logs = {partition: MemoryLog() for partition in self.partitions}
         self.leaders = {partition: 1 + partition.partition % 2 for partition in self.partitions}
         self.faults: deque[str | ErrorCode] = deque()
+        self.epoch_faults: deque[ErrorCode | ClientError] = deque()
+        self.validated: list[EpochItem] = []
         self.requests = 0
         self.outside = 0
         """Number of reads outside of a log."""
@@ -149,7 +172,10 @@ class MemoryTransport:
                     name,
                     TOPIC_ID,
                     0,
-                    tuple(PartitionView(p.partition, self.leaders[p], 0) for p in self.partitions),
+                    tuple(
+                        PartitionView(p.partition, self.leaders[p], self.logs[p].epochs[-1][0])
+                        for p in self.partitions
+                    ),
                 )
                 if name in names
                 else TopicView(name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -160,7 +186,10 @@ class MemoryTransport:
         )
 
     def _view(self, name: str) -> TopicView:
-        views = [PartitionView(each.partition, self.leaders[each], 0) for each in self.partitions]
+        views = [
+            PartitionView(each.partition, self.leaders[each], self.logs[each].epochs[-1][0])
+            for each in self.partitions
+        ]
         return TopicView(name, TOPIC_ID, 0, tuple(views))
 
     async def init_producer_id(self) -> ProducerIdentity:
@@ -223,9 +252,11 @@ class MemoryTransport:
         self, broker_id: int, items: Sequence[FetchItem], limits: FetchLimits
     ) -> list[FetchOutcome]:
         outcomes = []
-        for part, _, _, offset in items:
+        for part, _, epoch, offset in items:
             log = self.logs[part]
-            if self.leaders[part] != broker_id:
+            if epoch not in (-1, log.epochs[-1][0]):
+                outcomes.append(FetchOutcome(part, offset, ErrorCode.FENCED_LEADER_EPOCH))
+            elif self.leaders[part] != broker_id:
                 outcomes.append(FetchOutcome(part, offset, ErrorCode.NOT_LEADER_OR_FOLLOWER))
             elif not log.start <= offset <= log.end:
                 self.outside += 1
@@ -240,6 +271,16 @@ class MemoryTransport:
                     FetchOutcome(part, offset, 0, log.end, stable, log.start, records, aborted)
                 )
         return outcomes
+
+    async def epoch_ends(self, broker_id: int, items: Sequence[EpochItem]) -> list[EpochOutcome]:
+        self.validated += items
+        fault = self.epoch_faults.popleft() if self.epoch_faults else None
+        if isinstance(fault, ClientError):
+            raise fault
+        return [
+            EpochOutcome(one.partition, fault or 0, *self.logs[one.partition].epoch_end(one.epoch))
+            for one in items
+        ]
 
     async def list_offsets(
         self, broker_id: int, items: Sequence[OffsetItem], *, read_committed: bool

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidemark.client.consumer.positions import FetchedChunk, ReadOptions
+from tidemark.client.consumer.fetched_chunk import FetchedChunk, ReadOptions
 from tidemark.client.consumer.range_reader import OffsetRange, RawBatch, raw_batches
 from tidemark.codec.record_batch import TIMESTAMP_TYPE_BIT, read_header
 from tidemark.codec.records import RecordInput, RecordsError, build_batch, read_records

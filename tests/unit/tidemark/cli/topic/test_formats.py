@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidemark.cli.failure import CommandError
 from tidemark.cli.topic.formats import StartAt, as_json, as_line, check_format, parse_start
-from tidemark.client.consumer.positions import ConsumerRecord
+from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 
 UNTIMELY = ("1969-12-31T23:59:59.999", "0001-01-01", f"@{2**63}", f"{2**63}")
 RECORD = ConsumerRecord("orders", 2, 41, 1_700_000_000_123, b"k", b"v\xff", (("h", b"1"),))

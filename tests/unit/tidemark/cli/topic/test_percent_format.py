@@ -10,7 +10,7 @@ from tidemark.cli.topic.percent_format import (
     compile_format,
     read_json,
 )
-from tidemark.client.consumer.positions import ConsumerRecord
+from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.runtime.exit_codes import ExitCode
 
 RECORD = ConsumerRecord("orders", 2, 41, 1_700_000_000_123, b"k\xff", b"v", (("h", b"1"),))

@@ -3,14 +3,19 @@ from collections.abc import Iterable
 
 import pytest
 from tidemark.client.consumer.consumer import Consumer
+from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.client.consumer.offset_lookup import OffsetAndTimestamp
-from tidemark.client.consumer.positions import ConsumerRecord
 from tidemark.client.errors import (
+    AuthorizationError,
     ClientClosedError,
     ClientConfigError,
+    ClientError,
+    ConnectionLostError,
     CorruptBatchError,
+    LogTruncationError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
@@ -352,5 +357,87 @@ def test_fetched_records_are_returned_before_a_position_outside_the_log_is_reset
             assert offsets == [1, 2, 3, 4, 5, 6]
             log.append(build_batch([(1, None, b"x", ())]))
             assert await read(consumer, 1) == [20]
+
+    run(work())
+
+
+# -- truncation
+
+
+async def elected_uncleanly(consumer: Consumer, transport: MemoryTransport) -> None:
+    """Read ten records, of which an unclean election replaces the last four."""
+    consumer.assign([ZERO])
+    assert await read(consumer, 10) == list(range(10))
+    log = transport.logs[ZERO]
+    log.elect(5, end=6)
+    log.append(build_batch([(0, None, b"new", ())] * 7))
+
+
+def test_after_an_unclean_election_reading_goes_back_to_where_logs_differ() -> None:
+    transport = filled([2] * 5)
+
+    async def work() -> list[tuple[int, bytes | None]]:
+        async with consumer_on(transport) as consumer:
+            await elected_uncleanly(consumer, transport)
+            records = await consumer.poll(timeout_ms=1_000)
+            return [(record.offset, record.value) for record in records]
+
+    assert run(work()) == [(offset, b"new") for offset in range(6, 13)]
+
+
+def test_without_a_reset_policy_a_truncated_log_is_an_error_until_a_seek() -> None:
+    transport = filled([2] * 5)
+
+    async def work() -> list[int]:
+        async with consumer_on(transport, auto_offset_reset="none") as consumer:
+            consumer.assign([ZERO])
+            consumer.seek(ZERO, 0)
+            await elected_uncleanly(consumer, transport)
+            for _ in range(2):
+                with pytest.raises(LogTruncationError, match="other records from offset 6") as told:
+                    await read(consumer, 1)
+            assert told.value.divergent_offset == 6
+            consumer.seek(ZERO, 6)
+            return await read(consumer, 7)
+
+    assert run(work()) == list(range(6, 13))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, "lost"),
+        UnsupportedVersionError(ErrorCode.UNSUPPORTED_VERSION, "cannot be asked"),
+    ],
+)
+def test_a_clean_election_is_not_noticed(fault: ErrorCode | ClientError) -> None:
+    transport = filled([2] * 5)
+
+    async def work() -> list[int]:
+        async with consumer_on(transport) as consumer:
+            consumer.assign([ZERO])
+            await read(consumer, 10)
+            transport.epoch_faults.append(fault)
+            transport.logs[ZERO].elect(5)
+            transport.logs[ZERO].append(build_batch([(0, None, b"new", ())]))
+            return await read(consumer, 1)
+
+    assert run(work()) == [10]
+    assert {(one.leader_epoch, one.epoch) for one in transport.validated} == {(5, 0)}
+
+
+def test_a_consumer_that_may_not_ask_for_epochs_fails() -> None:
+    transport = filled([2])
+
+    async def work() -> None:
+        async with consumer_on(transport) as consumer:
+            consumer.assign([ZERO])
+            await read(consumer, 2)
+            transport.epoch_faults.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            transport.logs[ZERO].elect(5)
+            with pytest.raises(AuthorizationError, match="validating t-0 failed"):
+                await read(consumer, 1)
 
     run(work())

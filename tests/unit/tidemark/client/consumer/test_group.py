@@ -9,6 +9,7 @@ from tidemark.client.errors import (
     ClientConfigError,
     CommitFailedError,
     FencedInstanceError,
+    LogTruncationError,
     RequestTimedOutError,
 )
 from tidemark.codec.records import build_batch
@@ -378,5 +379,28 @@ def test_what_was_read_before_a_fence_is_never_committed_as_if_it_were_still_our
                 await consumer.commit({ZERO: 5})
             await poll_until(consumer, lambda: bool(cluster.members))
             assert consumer.group_metadata() != before
+
+    run(work())
+
+
+def test_a_member_that_starts_at_a_committed_offset_notices_a_truncated_log() -> None:
+    cluster = groups(partitions=1)
+    log = cluster.cluster.logs[ZERO]
+
+    async def work() -> None:
+        async with member_on(cluster) as consumer:
+            consumer.assign([ZERO])
+            await read(consumer, 5)
+            await consumer.commit()
+        assert (cluster.offsets[ZERO][0], cluster.epochs[ZERO]) == (5, 0)
+        log.elect(3, end=2)
+        log.append(build_batch([(0, None, b"new", ())] * 5))
+        async with member_on(cluster, auto_offset_reset="none") as consumer:
+            consumer.assign([ZERO])
+            with pytest.raises(LogTruncationError, match="other records from offset 2 on"):
+                await read(consumer, 1)
+        async with member_on(cluster) as consumer:
+            consumer.assign([ZERO])
+            assert await read(consumer, 5) == [(0, offset) for offset in range(2, 7)]
 
     run(work())

@@ -1,7 +1,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidemark.client.consumer.positions import FetchedChunk, PartitionState, ReadOptions
+from tidemark.client.consumer.fetched_chunk import FetchedChunk, ReadOptions
+from tidemark.client.consumer.positions import PartitionState
 from tidemark.client.errors import CorruptBatchError, MessageTooLargeError
 from tidemark.client.wire.transport import FetchOutcome
 from tidemark.codec.control_record import EndTxnMarker, build_marker
@@ -178,3 +179,64 @@ def test_reading_ahead_stops_at_its_bound() -> None:
     fetched(state, records)
     assert not state.wants_fetch(0, len(records))
     assert read_header(records).record_count == len(state.take(10))
+
+
+# -- truncation
+
+
+def in_epoch(epoch: int, base_offset: int, count: int) -> bytes:
+    stamped = bytearray(batch(base_offset, count))
+    set_base_offset_and_epoch(stamped, 0, Offset(base_offset), LeaderEpoch(epoch))
+    return bytes(stamped)
+
+
+def read_to(end: int, *, epoch: int = 3) -> PartitionState:
+    """Offsets below ``end`` are returned; the next two are in memory, of the next epoch."""
+    state = state_at(0)
+    assert state.validation(epoch) is None, "nothing was read yet"
+    fetched(state, in_epoch(epoch, 0, end))
+    offsets(state)
+    fetched(state, in_epoch(epoch + 1, end, 2))
+    return state
+
+
+def test_what_was_read_is_compared_once_with_each_new_leader() -> None:
+    state = read_to(5)
+    assert state.validation(3) is None
+    asked = state.validation(6)
+    assert asked == (state.generation, 7, 4, 6)
+    assert not state.on_validated(asked, 4, 7)
+    assert state.validation(6) is None
+    assert offsets(state) == [5, 6]
+    assert state.position_epoch == 4
+
+
+def test_records_in_memory_that_were_replaced_are_dropped_and_no_loss() -> None:
+    state = read_to(5)
+    asked = state.validation(6)
+    assert asked is not None
+    assert not state.on_validated(asked, 3, 6)
+    assert not state.has_records
+    again = state.validation(6)
+    assert again == (state.generation, 5, 3, 6)
+    assert not state.on_validated(again, 3, 6)
+    assert state.validation(6) is None
+
+
+@pytest.mark.parametrize("found", [(3, 4), (2, 4), (-1, -1)])
+def test_records_that_were_returned_and_replaced_are_a_truncation(found: tuple[int, int]) -> None:
+    state = state_at(0)
+    fetched(state, in_epoch(3, 0, 5))
+    offsets(state)
+    asked = state.validation(6)
+    assert asked is not None
+    assert state.on_validated(asked, *found)
+
+
+def test_a_comparison_that_a_seek_overtook_is_dropped() -> None:
+    state = read_to(5)
+    asked = state.validation(6)
+    assert asked is not None
+    state.seek(1)
+    assert not state.on_validated(asked, -1, -1)
+    assert state.validation(6) is None, "no record was read at this position"

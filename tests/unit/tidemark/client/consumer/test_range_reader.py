@@ -1,5 +1,5 @@
 import pytest
-from tidemark.client.consumer.positions import FetchedChunk, ReadOptions
+from tidemark.client.consumer.fetched_chunk import FetchedChunk, ReadOptions
 from tidemark.client.consumer.range_reader import OffsetRange, RangeLostError, RawBatch, raw_batches
 from tidemark.client.errors import CorruptBatchError
 from tidemark.codec.control_record import EndTxnMarker, build_marker

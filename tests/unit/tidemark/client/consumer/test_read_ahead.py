@@ -5,7 +5,8 @@ knows how every transaction ended.
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidemark.client.consumer.positions import PartitionState, ReadOptions
+from tidemark.client.consumer.fetched_chunk import ReadOptions
+from tidemark.client.consumer.positions import PartitionState
 from tidemark.client.wire.transport import FetchOutcome
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import (
