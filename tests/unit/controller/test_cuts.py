@@ -11,6 +11,7 @@ from controller.core.cluster import StoreOp, check_partition
 from controller.core.inputs import (
     Deposed,
     Elected,
+    Faulted,
     FeedLost,
     Input,
     StoreFailed,
@@ -40,8 +41,8 @@ from unit.controller.lives import (
 )
 from unit.controller.worlds import a_topic
 
-WRITES_NOTHING = {Elected, Deposed, StoreWritten, StoreFailed, FeedLost}
-"""Inputs about the machine's own term and its own writes. A stream that broke is followed by the
+WRITES_NOTHING = {Elected, Deposed, StoreWritten, StoreFailed, Faulted, FeedLost}
+"""Inputs about the machine's own term, writes and errors. A stream that broke is followed by the
 loss of the znode.
 """
 NEVER_CHANGED = {"finalized_features", "partitions_changed"}
