@@ -10,6 +10,7 @@ from broker.shell.listener.connection import Connection
 from broker.shell.listener.request_router import RequestRouter
 from broker.shell.share.letter_copier import LetterCopier
 from broker.shell.share.persister import Persister
+from broker.shell.upkeep.cleaning import Cleaning
 from controller.core.effects import NoteFault
 from controller.shell.node import ControllerNode
 from tidemark.client.transactions import control as transaction_control
@@ -95,6 +96,7 @@ def _strictly(failures: list[BaseException]) -> list[Change]:
         _UNGUARDED,
         *((owner, name, _noting(failures, getattr(owner, name))) for owner, name in _SURVIVED),
         (Persister, "_drop", _noting_drops(failures, Persister._drop)),
+        (Cleaning, "_give_up", _noting_drops(failures, Cleaning._give_up)),
         (ControllerNode, "_note_fault", _noting_faults(failures, ControllerNode._note_fault)),
         (transaction_control, "random", EvenJitter),
         (join_group, "uuid4", next_id),
@@ -116,14 +118,15 @@ def _noting(failures: list[BaseException], work: Callable[..., Awaitable[Any]]) 
 
 
 def _noting_drops(failures: list[BaseException], drop: Callable[..., None]) -> Any:
-    """Return a method that drops share-partitions after an error, and notes it if it is internal.
+    """Return a method that drops share-partitions, or a log that is compacted, after an error, and
+    notes it if it is internal.
 
     A write is not a coroutine within another one that survives its errors, as other work is.
     """
 
-    def noting(persister: Persister, of: Any, failure: Exception) -> None:
+    def noting(owner: Any, of: Any, failure: Exception) -> None:
         failures.extend(_internal(failure))
-        drop(persister, of, failure)
+        drop(owner, of, failure)
 
     return noting
 

@@ -12,6 +12,7 @@ from broker.core.groups.coordinator_shard import CoordinatorShard
 from broker.core.share.dead_letters import DeadLetters
 from broker.core.share.share_partition import SharePartition
 from broker.shell.listener import request_router
+from broker.shell.upkeep import cleaning
 from controller.core.term import ActiveTerm
 from controller.shell.metadata_feed import MetadataFeed
 from controller.shell.node import ControllerNode
@@ -48,6 +49,8 @@ WIDE: Final = {
 """Exceptions that a broken promise is one of."""
 GOES_ON: Final = {
     # the simulator notes what fails there: see run.py
+    "Cleaning._is_cleaned": "Cleaning._give_up",
+    "Cleaning._plan_if_possible": "Cleaning._give_up",
     "Controller.step": "ControllerNode._note_fault",
     "Controller._decide": "ControllerNode._note_fault",
     "ControllerNode.take": "ControllerNode._note_fault",
@@ -91,6 +94,7 @@ def _quiet() -> Iterator[None]:
     ("world", "owner", "attribute"),
     [
         pytest.param("cluster", ControllerNode, "ask", id="call of a controller"),
+        pytest.param("txn", cleaning, "plan_cleaning", id="compaction of a log"),
         pytest.param("cluster", ActiveTerm, "decide", id="decision of a controller"),
         pytest.param("cluster", MetadataFeed, "publish", id="effect of a controller"),
         pytest.param("cluster", ZkStore, "write", id="write of a controller"),

@@ -230,6 +230,8 @@ class BrokerServer:
             metadata=self.metadata,
             table=self.partitions.table,
             disks=self.partitions.disks,
+            log_dirs=self.config.log_dirs,
+            turns=self.upkeep.cleaning.turns,
             parked=self.partitions.parked.requests,
             fetch_sessions=self.partitions.fetch_sessions,
             limits=self.limits,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
 from broker.config import BrokerConfig
+from broker.core.cleaning_turns import CleaningTurns
 from broker.shell.broker_server import no_lease_needed
 from broker.shell.client_telemetry.receiver import ClientTelemetry
 from broker.shell.counters import BrokerCounters
@@ -168,6 +169,8 @@ class BrokerParts:
             metadata=self.metadata,
             table=self.partitions.table,
             disks=self.partitions.disks,
+            log_dirs=self.facts.config.log_dirs[: len(self.partitions.disks.log_managers)],
+            turns=CleaningTurns(),
             parked=self.partitions.parked.requests,
             fetch_sessions=self.partitions.fetch_sessions,
             limits=self.limits,

@@ -4,7 +4,7 @@ Names are those that Kafka's public dashboards use (JMX exporter, lower case).
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 
 from prometheus_client.core import (
@@ -18,6 +18,7 @@ from tidemark.kafka.apis import ApiKey
 from tidemark.runtime.audit.writer import AuditWriter
 from tidemark.runtime.metadata_cache import MetadataCache
 
+from broker.core.cleaning_turns import CleaningTurns
 from broker.core.parked import Parked
 from broker.metrics_config import MetricsConfig
 from broker.shell.client_telemetry.receiver import ClientTelemetry
@@ -26,6 +27,7 @@ from broker.shell.groups.group_lag import GroupLag
 from broker.shell.listener.limits import ConnectionLimits
 from broker.shell.metrics import (
     client_metrics,
+    compaction,
     groups,
     logins,
     partition_series,
@@ -57,6 +59,8 @@ class Measured:
     metadata: MetadataCache
     table: PartitionTable
     disks: DiskHealth
+    log_dirs: Sequence[str]
+    turns: CleaningTurns
     parked: Parked
     fetch_sessions: Sized
     limits: ConnectionLimits
@@ -87,6 +91,9 @@ class BrokerCollector(Collector):
             measured.disks,
             measured.counters,
             measured.has_lease,
+        )
+        yield from compaction.families(
+            measured.turns, measured.table, measured.disks, measured.log_dirs
         )
         yield from self._network()
         yield from logins.families(measured.counters.logins)

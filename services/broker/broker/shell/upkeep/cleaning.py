@@ -19,6 +19,7 @@ from tidemark.runtime.worker_pool import JobTooLargeError, WorkerDiedError, Work
 from tidemark.storage.batch_walk import Damage
 from tidemark.storage.disk import Disk, DiskError
 
+from broker.core.cleaning_turns import CleaningTurns, Due
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition
@@ -73,6 +74,7 @@ class Cleaning:
         self._opener = opener
         self._cleaned_to: dict[LogManager, dict[TopicPartition, int]] = {}
         self._known_first: WeakKeyDictionary[HostedPartition, dict[int, int]] = WeakKeyDictionary()
+        self.turns = CleaningTurns()
 
     def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start the configured loops; the caller cancels them."""
@@ -91,48 +93,75 @@ class Cleaning:
     # -- compaction
 
     async def _clean(self) -> None:
-        """Clean the dirtiest partition first; pause when none is due, or a round was cut short."""
+        """Clean one partition after the other; pause when none is due, or a round was cut short."""
         while True:
             due = self._dirtiest()
             if due is None or not await self._is_cleaned(*due):
                 await self._settings.rest(lambda now: now.log_cleaner_backoff_ms)
 
     async def _is_cleaned(self, hosted: HostedPartition, plan: CleaningPlan) -> bool:
-        """Clean one partition. Returns True if the round was completed."""
+        """Clean one partition. Returns True if the round was completed. No error in it ends the
+        broker: of one that is unexpected only the partition is left out from then on.
+        """
         try:
             await self._clean_one(hosted, plan)
         except LogDamagedError as damage:
             self._disks.note_damage(hosted, damage)
-        except (DiskError, FileNotFoundError, WorkerDiedError, JobTooLargeError) as failure:
+        except (DiskError, OSError, WorkerDiedError, JobTooLargeError) as failure:
+            # An OSError that is no DiskError: no process could be started, or a file is gone.
             # A partition that was removed meanwhile took its files along: the disk is not at fault.
             if isinstance(failure, DiskError) and self._is_hosted(hosted):
                 self._disks.fence_directory(hosted.manager, failure)
+            self.turns.cut_short(hosted.topic_partition)
             log.warning(
                 "compaction interrupted",
                 extra=fields(partition=str(hosted.topic_partition), reason=str(failure)),
             )
+        except Exception as bug:  # noqa: BLE001 - only this partition suffers
+            self._give_up(hosted, bug)
         else:
+            self.turns.completed(hosted.topic_partition)
             return True
         return False
+
+    def _give_up(self, hosted: HostedPartition, bug: Exception) -> None:
+        """Leave a partition out until the broker starts again."""
+        if self._is_hosted(hosted):
+            self.turns.failed(hosted.topic_partition)
+        log.error(
+            "compaction failed, the partition is left out until the next start",
+            exc_info=bug,
+            extra=fields(partition=str(hosted.topic_partition)),
+        )
 
     def _is_hosted(self, hosted: HostedPartition) -> bool:
         return self._table.by_name.get(hosted.topic_partition) is hosted
 
     def _dirtiest(self) -> tuple[HostedPartition, CleaningPlan] | None:
-        best: tuple[HostedPartition, CleaningPlan] | None = None
+        """Return the partition whose turn it is, with its plan."""
+        self.turns.retain(self._table.by_name.keys())
+        plans: dict[TopicPartition, tuple[HostedPartition, CleaningPlan]] = {}
         for hosted in self._table.by_name.values():
-            try:
-                plan = self._plan(hosted)
-            except DiskError as failure:
-                self._disks.fence_directory(hosted.manager, failure)
-                continue
-            if plan is not None and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
-                best = hosted, plan
-        return best
+            plan = self._plan_if_possible(hosted)
+            if plan is not None:
+                plans[hosted.topic_partition] = hosted, plan
+        due = self.turns.next_of(Due(key, plan.dirty_ratio) for key, (_, plan) in plans.items())
+        return None if due is None else plans[due.topic_partition]
+
+    def _plan_if_possible(self, hosted: HostedPartition) -> CleaningPlan | None:
+        try:
+            return self._plan(hosted)
+        except DiskError as failure:
+            self._disks.fence_directory(hosted.manager, failure)
+        except Exception as bug:  # noqa: BLE001 - only this partition suffers
+            self._give_up(hosted, bug)
+        return None
 
     def _plan(self, hosted: HostedPartition) -> CleaningPlan | None:
         config = hosted.log.config
         if not config.is_compacted or hosted.log.damage is not None:
+            return None
+        if not self.turns.takes(hosted.topic_partition):
             return None
         if hosted.manager.fenced is not None or hosted.move is not None:
             return None  # a copy would keep what is removed meanwhile, but not the tombstones
@@ -176,6 +205,7 @@ class Cleaning:
         """Forget how far a log was cleaned. Called before a log is created: a topic of that name
         may have been deleted.
         """
+        self.turns.forget(topic_partition)
         checkpoints = self._checkpoints(manager)
         if checkpoints.pop(topic_partition, None) is not None:
             checkpoint.write_offsets(manager.disk, CHECKPOINT_NAME, checkpoints, sync=False)
@@ -186,6 +216,7 @@ class Cleaning:
         """Take along how far a log was cleaned, now that it is in another directory. Without that
         it is cleaned from its start.
         """
+        self.turns.forget(topic_partition)
         try:
             cleaned_to = self._checkpoints(source).get(topic_partition)
             self.forget(source, topic_partition)

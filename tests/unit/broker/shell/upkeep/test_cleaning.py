@@ -1,14 +1,16 @@
 """Compaction's bookkeeping around what happens to topics, and what cuts a round short."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from broker.shell.metrics.compaction import families
 from broker.shell.settings import BrokerSettings
 from broker.shell.upkeep.cleaning import Cleaning
 from broker.storage import checkpoint
-from broker.storage.compaction import CHECKPOINT_NAME, CleaningResult
+from broker.storage.compaction import CHECKPOINT_NAME, CleaningJob, CleaningResult
 from broker.storage.log_manager import LogManager
 from broker.storage.scrubber import Scrubber, ScrubTask
 from broker.storage.segment import UNKNOWN_TIMESTAMP
@@ -17,6 +19,7 @@ from tidemark.runtime.worker_pool import JobTooLargeError, WorkerDiedError, Work
 from tidemark.storage.disk import DiskError, ExhaustedError
 from tidemark.storage.mem_disk import MemDisk
 from unit.broker.shell.broker_worlds import World, topic
+from waiting import until
 
 
 def test_a_recreated_topic_is_not_taken_for_clean() -> None:
@@ -71,13 +74,19 @@ def rolled(shown: Any = COMPACTED) -> World:
     world.show(shown)
     for _ in range(6):
         world.append(bytes(400_000))
+    synced(world)
+    return world
+
+
+def synced(world: World) -> None:
+    """Sync all logs."""
     manager = world.parts.partitions.disks.log_managers[0]
     begun = manager.begin_flush(only_group=False, now_ms=world.clock.wall_ms() + 10**8)
     assert begun is not None
     begun.run()
-    for _, end in manager.finish_flush(begun):
-        world.parts.partitions.log_moves.synced(world.hosted(), end)
-    return world
+    hosted = {id(one.log): one for one in world.table.by_name.values()}
+    for log, end in manager.finish_flush(begun):
+        world.parts.partitions.log_moves.synced(hosted[id(log)], end)
 
 
 def cleaning(world: World, worker: object = None) -> Cleaning:
@@ -104,6 +113,9 @@ EIO = DiskError("orders-0/0.log", "Input/output error")
         (FileNotFoundError("orders-0/0.log"), False, False),
         (ExhaustedError("orders-0/0.log", "Too many open files"), False, False),
         (JobTooLargeError("more than there is"), False, False),
+        (BlockingIOError("no process can be started"), False, False),
+        (RuntimeError("a bug"), False, False),
+        (AssertionError("a bug"), True, False),
         (WorkerDiedError("killed"), False, False),
     ],
 )
@@ -121,6 +133,84 @@ def test_a_round_that_is_cut_short_costs_at_most_a_failed_disk(
     assert due is not None
     assert not asyncio.run(compaction._is_cleaned(*due))
     assert (world.parts.partitions.disks.log_managers[0].failure is not None) == fenced
+
+
+BUG = RuntimeError("a bug")
+
+
+class BrokenFor:
+    """A worker that fails at one log, and completes its round at others."""
+
+    def __init__(self, partition: int) -> None:
+        self._partition = partition
+        self.jobs: list[int] = []
+
+    async def run(self, _function: object, _opener: object, job: CleaningJob) -> CleaningResult:
+        self.jobs.append(job.topic_partition.partition)
+        if job.topic_partition.partition == self._partition:
+            raise BUG
+        return CleaningResult(clean_end=job.first_uncleanable)
+
+
+def test_an_error_at_one_log_leaves_out_that_log_and_the_others_are_compacted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world, worker = two_rolled(), BrokenFor(0)
+    compaction = cleaning(world, worker)
+    world.change(broker_configs_changed={"": {"log.cleaner.backoff.ms": "100"}})
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(run_until(compaction, lambda: len(worker.jobs) == 2))
+    assert sorted(worker.jobs) == [0, 1]
+    assert compaction.turns.uncleanable == {("orders", 0)}
+    (line,) = caplog.records
+    assert line.exc_info is not None
+    assert line.exc_info[1] is BUG
+    assert not world.parts.partitions.disks.offline_directories
+
+
+async def run_until(compaction: Cleaning, condition: Callable[[], bool]) -> None:
+    """Run the loop; its end by an error ends this too."""
+    async with asyncio.TaskGroup() as tasks:
+        loop = tasks.create_task(compaction._clean())
+        await until(condition)
+        loop.cancel()
+
+
+def two_rolled() -> World:
+    """Two partitions with several segments, all on disk."""
+    world = World()
+    world.show(topic(partitions=2, configs=COMPACTED.configs))
+    for number in range(12):
+        world.append(bytes(400_000), partition=number % 2)
+    synced(world)
+    return world
+
+
+def test_an_error_in_the_plan_of_a_log_leaves_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise BUG
+
+    world = rolled()
+    compaction = cleaning(world)
+    with monkeypatch.context() as broken:
+        broken.setattr("broker.shell.upkeep.cleaning.plan_cleaning", fail)
+        assert compaction._dirtiest() is None
+    assert compaction._dirtiest() is None
+    manager = world.parts.partitions.disks.log_managers[0]
+    compaction.forget(manager, TopicPartition("orders", 0))
+    assert compaction._dirtiest() is not None
+
+
+def test_logs_that_are_left_out_are_counted_for_their_directory() -> None:
+    world = rolled()
+    compaction, partitions = cleaning(world), world.parts.partitions
+    compaction.turns.failed(TopicPartition("orders", 0))
+    compaction.turns.failed(TopicPartition("gone", 0))
+    found = families(compaction.turns, partitions.table, partitions.disks, ("/one",))
+    figures = {one.name: [(each.labels, each.value) for each in one.samples] for one in found}
+    prefix, label = "kafka_log_logcleanermanager_uncleanable", {"dir": "/one"}
+    assert figures[f"{prefix}_partitions_count"] == [(label, 1)]
+    assert figures[f"{prefix}_bytes"] == [(label, world.hosted().log.size_bytes)]
 
 
 def test_a_disk_that_fails_while_a_round_is_planned_is_fenced() -> None:
