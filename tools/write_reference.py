@@ -258,13 +258,14 @@ def metric_rows(families: Iterable[Metric]) -> Iterator[tuple[str, ...]]:
 
 
 def a_broker() -> BrokerServer:
-    """A broker without disks or a cluster, which never starts."""
+    """A broker without a cluster, whose disks did not open. It never starts."""
+    config = BrokerConfig(broker_id=0, audit_sinks=(LOG,))
 
     async def on_a_loop() -> BrokerServer:
         controller = ControllerClient(endpoints=[_NOWHERE])
         seams = machine_seams(ZkSession(_NOWHERE), controller)
         unstarted = replace(seams, make_threads=ThreadPoolExecutor)
-        return BrokerServer(BrokerConfig(broker_id=0, audit_sinks=(LOG,)), (), unstarted)
+        return BrokerServer(config, (), unstarted, failed_directories=config.log_dirs)
 
     return asyncio.run(on_a_loop())
 
