@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from broker.__main__ import main
 from broker.core.partition import Role
+from broker.process import main
 from broker.shell.kafka import replica_fetch
 from broker.shell.partitions.appender import PartitionAppender
 from broker.shell.partitions.hosted import HostedPartition

@@ -6,7 +6,7 @@ they are additions within the statements that do the work.
 
 from typing import Any
 
-from broker.__main__ import main
+from broker.process import main
 from broker.shell.request_times import RequestTimes
 from tidemark.cli.dev.cluster import DevCluster
 from tidemark.cli.dev.layout import Member

@@ -103,9 +103,5 @@ def _ops(config: BrokerConfig, health: Health, metrics: Metrics) -> OpsServer:
 
 
 def main() -> None:
-    """Entry point of ``tidemark-broker`` and ``python -m broker``."""
+    """Run the process, and exit with its code."""
     sys.exit(run_process(serve, BrokerConfig, service=SERVICE, loop_factory=new_event_loop))
-
-
-if __name__ == "__main__":
-    main()

@@ -62,9 +62,5 @@ async def serve(config: ControllerConfig, stop: asyncio.Event) -> None:
 
 
 def main() -> None:
-    """Entry point of ``tidemark-controller`` and ``python -m controller``."""
+    """Run the process, and exit with its code."""
     sys.exit(run_process(serve, ControllerConfig, service=SERVICE))
-
-
-if __name__ == "__main__":
-    main()

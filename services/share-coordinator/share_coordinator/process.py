@@ -22,11 +22,7 @@ async def serve(config: ShareCoordinatorConfig, stop: asyncio.Event) -> None:
 
 
 def main() -> None:
-    """Entry point of ``tidemark-share-coordinator`` and ``python -m share_coordinator``."""
+    """Run the process, and exit with its code."""
     sys.exit(
         run_process(serve, ShareCoordinatorConfig, service=SERVICE, loop_factory=new_event_loop)
     )
-
-
-if __name__ == "__main__":
-    main()

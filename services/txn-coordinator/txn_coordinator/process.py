@@ -22,9 +22,5 @@ async def serve(config: TxnCoordinatorConfig, stop: asyncio.Event) -> None:
 
 
 def main() -> None:
-    """Entry point of ``tidemark-txn-coordinator`` and ``python -m txn_coordinator``."""
+    """Run the process, and exit with its code."""
     sys.exit(run_process(serve, TxnCoordinatorConfig, service=SERVICE, loop_factory=new_event_loop))
-
-
-if __name__ == "__main__":
-    main()

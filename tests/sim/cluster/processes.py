@@ -1,4 +1,4 @@
-"""The processes: a broker and a controller as their ``__main__`` builds and runs them."""
+"""The processes: a broker and a controller as ``process`` of each service builds and runs them."""
 
 import asyncio
 import random
@@ -222,7 +222,7 @@ class BrokerProcess:
         self.keeper = self.service.keeper
 
     async def _run(self) -> None:
-        """Run as ``__main__`` does."""
+        """Run as the service's ``process`` does."""
         try:
             await self.service.run(self.is_stopping)
         finally:

@@ -2,7 +2,7 @@
 
 Controllers are called through ``SimControllerClient``, whose methods are their handlers by name;
 brokers and coordinators through channels of ``SimChannelPool``, whose methods are those of the
-servicers that their ``__main__`` puts on a server.
+servicers that the services put on a server.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

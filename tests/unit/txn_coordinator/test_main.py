@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 from tidemark.runtime.zk_session import ZkUnavailableError
-from txn_coordinator.__main__ import serve
 from txn_coordinator.config import TxnCoordinatorConfig
+from txn_coordinator.process import serve
 from waiting import patience
 
 NOBODY = "127.0.0.1:1"

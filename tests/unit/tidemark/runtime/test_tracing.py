@@ -9,7 +9,7 @@ import pytest
 from tidemark.runtime.service import ServiceError
 from tidemark.runtime.tracing import make_traces
 
-LOOK = "import sys, broker.__main__; sys.exit('opentelemetry' in str(sorted(sys.modules)))"
+LOOK = "import sys, broker.process; sys.exit('opentelemetry' in str(sorted(sys.modules)))"
 
 
 @pytest.mark.feature("AD82")
