@@ -64,7 +64,7 @@ class ShareConsumer:
         self.member_id = new_member_id()
         """Id of this member of the group."""
         self._clock = clock or Clock()
-        self._breathe_at = 0.0
+        self._breathe_at_ms = 0
         self._session = Session(bootstrap_servers, self.config, self._clock)
         self._fetcher = ShareFetcher(self._session, self.config, self._clock, self.member_id)
         self._group = ShareGroup(
@@ -284,8 +284,8 @@ class ShareConsumer:
         if not (again or self._fetcher.has_ready()) or not self._fetcher.acknowledge():
             return
         now = self._clock.now_ms()
-        if now >= self._breathe_at:
-            self._breathe_at = now + _BREATH_MS
+        if now >= self._breathe_at_ms:
+            self._breathe_at_ms = now + _BREATH_MS
             await asyncio.sleep(0)
 
     def _finish_last_poll(self) -> list[ShareRecord]:

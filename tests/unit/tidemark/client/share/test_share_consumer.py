@@ -233,7 +233,7 @@ def test_an_application_that_never_waits_does_not_hold_acknowledgements_back() -
         await anext(consumer)  # the others are in memory
         for _ in range(4):
             await consumer.poll(1)
-            consumer._breathe_at = 0.0  # as if this record took long
+            consumer._breathe_at_ms = 0  # as if this record took long
         assert (0, 0) in share.done
 
     with_member(consumer_on(share), work)
