@@ -147,19 +147,35 @@ class FetchStream:
         TidemarkError.
         """
         clock = self._parts.facts.clock
-        enough = min(command.bytes_min, command.bytes_max)
+        enough = min(command.bytes_min, _room(command))
         due = clock.now_ms() + command.wait_ms_max
         found = self._read(hosted, command)
+        missing = self._missing(hosted, command, found, enough)
         moved = True
-        while moved and _length(found) < enough and (wait_ms := due - clock.now_ms()) > 0:
+        while moved and missing > 0 and (wait_ms := due - clock.now_ms()) > 0:
             # A marker can make more readable than was appended: committed records are read again at
             # every move.
-            missing = 1 if command.read_committed else command.bytes_min - _length(found)
             moved = await self._parts.parked.wait_readable(
-                [hosted], bytes_missing=missing, wait_ms=wait_ms
+                [hosted], bytes_missing=1 if command.read_committed else missing, wait_ms=wait_ms
             )
             found = self._read(hosted, command)
+            missing = self._missing(hosted, command, found, enough)
         return found
+
+    def _missing(
+        self, hosted: HostedPartition, command: FetchCommand, found: ReadOutcome, enough: int
+    ) -> int:
+        """Return how many of ``enough`` bytes are not readable yet. A batch that does not fit the
+        pull's room counts as far as there is room: no wait makes it fit.
+        """
+        missing = enough - _length(found)
+        if missing <= 0 or not _length(found):
+            return missing
+        # Of this a read returns as much as the room, at least, if it is there.
+        more = self._read(
+            hosted, command, 2 * (_room(command) + hosted.log.config.max_message_bytes)
+        )
+        return enough - min(_length(more), _room(command))
 
     def _find(self, command: FetchCommand) -> HostedPartition:
         hosted = self._parts.table.find(command.topic, command.topic_id, command.partition)
@@ -173,12 +189,13 @@ class FetchStream:
         return hosted
 
     def _read(
-        self, hosted: HostedPartition, command: FetchCommand, bytes_max: int = FETCH_BYTES_MAX
+        self, hosted: HostedPartition, command: FetchCommand, bytes_max: int | None = None
     ) -> ReadOutcome:
+        """Read ``bytes_max`` bytes, or as many as the pull has room for. Raises TidemarkError."""
         found = self._parts.reader.read(
             hosted,
             command.fetch_offset,
-            bytes_max=min(command.bytes_max, bytes_max),
+            bytes_max=_room(command) if bytes_max is None else bytes_max,
             read_committed=command.read_committed,
             leader_epoch_expected=command.leader_epoch,
         )
@@ -191,7 +208,7 @@ class FetchStream:
         """Read again and send: the log may have moved while the budgets were waited for. Never
         sends more than was counted. Returns the throttle time in ms.
         """
-        found = self._read(hosted, command, length)
+        found = self._read(hosted, command, min(_room(command), length))
         batches = b""
         if 0 < _length(found) <= max(length, 1):
             batches = await self._bytes_of(hosted, command, found)
@@ -233,6 +250,11 @@ class FetchStream:
     async def _write(self, response: partition_store_pb2.FetchResponse) -> None:
         async with self._writing:
             await send(self._context, response)
+
+
+def _room(command: FetchCommand) -> int:
+    """Most bytes of the answer; a larger first batch still comes whole."""
+    return min(max(command.bytes_max, 1), FETCH_BYTES_MAX)
 
 
 def _length(found: ReadOutcome) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from broker.shell.rpc.byte_budget import ByteBudget
-from broker.shell.rpc.fetch_stream import FetchStream
+from broker.shell.rpc.fetch_stream import FETCH_BYTES_MAX, FetchStream
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
 from tidemark.model.ids import InstantMs
@@ -147,6 +147,78 @@ def test_a_pull_of_committed_records_ends_with_its_wait(one: Transactions) -> No
             one.parked.requests.expire(InstantMs(one.clock.now_ms() + 20_000))
         (answer,) = peer.answers
         assert (offsets(answer), answer.last_stable_offset, answer.high_watermark) == ([], 0, 1)
+
+    asyncio.run(scenario())
+
+
+def size_of(one: Transactions, count: int) -> int:
+    """Bytes of the first batches."""
+    headers = [header for _, header in iterate_headers(one.fetch().batches)]
+    return sum(header.size_bytes for header in headers[:count])
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_pull_does_not_wait_for_bytes_that_its_limit_keeps_back(
+    one: Transactions, *, committed: bool
+) -> None:
+    for _ in range(3):
+        one.append(b"x" * 100)
+    room = size_of(one, 3) - 1
+
+    async def scenario() -> None:
+        wanted = {"bytes_max": room, "bytes_min": room, "wait_ms_max": 10_000}
+        peer = Peer(request(0, committed=committed, **wanted))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(one.stream(peer).run())
+            await until(lambda: bool(peer.answers))
+        assert offsets(peer.answers[0]) == [0, 1]
+
+    asyncio.run(scenario())
+
+
+def test_a_pull_waits_for_no_more_bytes_than_its_limit(one: Transactions) -> None:
+    one.append(b"x" * 100)
+    room = 2 * size_of(one, 1) + 1
+
+    async def scenario() -> None:
+        wanted = {"bytes_max": room, "bytes_min": 1 << 20, "wait_ms_max": 10_000}
+        peer = Peer(request(0, committed=False, **wanted))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(one.stream(peer).run())
+            await until(lambda: one.parked.requests.count == 1)
+            one.append(b"x" * 100)
+            await until(lambda: one.parked.requests.count == 1)
+            assert peer.answers == []
+            one.append(b"x" * 100)
+            await until(lambda: bool(peer.answers))
+        assert offsets(peer.answers[0]) == [0, 1]
+
+    asyncio.run(scenario())
+
+
+def test_a_pull_waits_for_no_more_bytes_than_an_answer_has(one: Transactions) -> None:
+    for _ in range(10):
+        one.append(b"x" * 1_000_000)
+
+    async def scenario() -> None:
+        wanted = {"bytes_max": 1 << 30, "bytes_min": 1 << 30, "wait_ms_max": 10_000}
+        peer = Peer(request(0, committed=False, **wanted))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(one.stream(peer).run())
+            await until(lambda: bool(peer.answers))
+        assert len(offsets(peer.answers[0])) == FETCH_BYTES_MAX // 1_000_000
+
+    asyncio.run(scenario())
+
+
+def test_a_pull_without_room_waits_for_a_first_batch(one: Transactions) -> None:
+    async def scenario() -> None:
+        peer = Peer(request(0, bytes_max=0, wait_ms_max=10_000))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(one.stream(peer).run())
+            await until(lambda: one.parked.requests.count == 1)
+            one.append(b"x")
+        assert offsets(peer.answers[0]) == [0]
 
     asyncio.run(scenario())
 
