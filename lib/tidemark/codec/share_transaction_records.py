@@ -5,7 +5,7 @@ its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidemark.codec.coordinator_fields import (
     DamagedRecordError,
@@ -27,10 +27,23 @@ TRANSACTION_END_KEY: Final = 1_000
 PENDING_TAG: Final = 1_000
 _BEFORE_TAG: Final = 0
 """State of a pending batch until its transaction ends; missing where that is ACQUIRED."""
+_EARLIER_TAG: Final = 0
+"""Earlier ends in the record of an end; missing where there are none."""
 _VERSION: Final = 0
 _OUTCOMES: Final = frozenset(map(int, PERSISTED_STATES - {DeliveryState.AVAILABLE}))
 _DEAD_LETTERS: Final[Mapping[int, bytes]] = {_BEFORE_TAG: bytes([DeliveryState.ARCHIVING])}
 _ACQUIRED: Final[Mapping[int, bytes]] = {}
+
+
+class EndNotice(NamedTuple):
+    """End of one transaction, of which the leaders of these share-partitions are notified."""
+
+    producer_epoch: ProducerEpoch
+    commits: bool
+    ended_at: int
+    """Wall ms."""
+    held: tuple[SharePartitionKey, ...]
+    """Share-partitions whose records the transaction held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +57,9 @@ class TransactionEndValue:
     ended_at: int
     """Wall ms."""
     held: tuple[SharePartitionKey, ...] = ()
-    """Share-partitions whose records the transactions held."""
+    """Share-partitions whose records the transaction of the last of these epochs held."""
+    earlier: tuple[EndNotice, ...] = ()
+    """Transactions that ended before or with it, of which leaders may not know; in log order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +82,34 @@ def encode_transaction_end(record: TransactionEndRecord) -> tuple[bytes, bytes |
     value.int32(record.value.open_from)
     value.int8(int(record.value.commits))
     value.int64(record.value.ended_at)
-
-    def write_one(held: SharePartitionKey) -> None:
-        value.string(held.group_id)
-        value.uuid(held.topic_id)
-        value.int32(held.partition)
-        value.tags()
-
-    value.array(record.value.held, write_one)
-    value.tags()
+    _write_held(value, record.value.held)
+    earlier = record.value.earlier
+    value.tags({_EARLIER_TAG: _encode_notices(earlier)} if earlier else None)
     return key.done(), value.done()
+
+
+def _write_held(writer: FieldWriter, held: Sequence[SharePartitionKey]) -> None:
+    def write_one(key: SharePartitionKey) -> None:
+        writer.string(key.group_id)
+        writer.uuid(key.topic_id)
+        writer.int32(key.partition)
+        writer.tags()
+
+    writer.array(held, write_one)
+
+
+def _encode_notices(notices: Sequence[EndNotice]) -> bytes:
+    writer = FieldWriter(_VERSION, flexible=True)
+
+    def write_one(notice: EndNotice) -> None:
+        writer.int16(notice.producer_epoch)
+        writer.int8(int(notice.commits))
+        writer.int64(notice.ended_at)
+        _write_held(writer, notice.held)
+        writer.tags()
+
+    writer.array(notices, write_one)
+    return writer.done_without_version()
 
 
 def decode_transaction_end(key: FieldReader, value: bytes | None) -> TransactionEndRecord:
@@ -87,19 +120,37 @@ def decode_transaction_end(key: FieldReader, value: bytes | None) -> Transaction
     reader = FieldReader(value)
     read_version(reader, newest=_VERSION, what="ShareTransactionEnd")
     reader.become_flexible()
+    end = TransactionEndValue(
+        open_from=reader.int32(),
+        commits=bool(reader.int8()),
+        ended_at=reader.int64(),
+        held=_read_held(reader),
+        earlier=_decode_notices(reader.tags().get(_EARLIER_TAG)),
+    )
+    return TransactionEndRecord(producer_id, end)
 
+
+def _read_held(reader: FieldReader) -> tuple[SharePartitionKey, ...]:
     def read_one() -> SharePartitionKey:
         held = SharePartitionKey(reader.string(), TopicId(reader.uuid()), reader.int32())
         reader.tags()
         return held
 
-    end = TransactionEndValue(
-        open_from=reader.int32(),
-        commits=bool(reader.int8()),
-        ended_at=reader.int64(),
-        held=reader.array(read_one),
-    )
-    return TransactionEndRecord(producer_id, end)
+    return reader.array(read_one)
+
+
+def _decode_notices(content: bytes | None) -> tuple[EndNotice, ...]:
+    if content is None:
+        return ()
+    reader = FieldReader(content, flexible=True)
+
+    def read_one() -> EndNotice:
+        epoch, commits = ProducerEpoch(reader.int16()), bool(reader.int8())
+        notice = EndNotice(epoch, commits, reader.int64(), _read_held(reader))
+        reader.tags()
+        return notice
+
+    return reader.array(read_one)
 
 
 def encode_pending(pending: Sequence[PendingBatch]) -> bytes:

@@ -54,7 +54,8 @@ class LoadWindows:
 @dataclass(frozen=True, slots=True)
 class TransactionsEnded:
     """A transaction that held records of these share-partitions has ended: their leaders are to
-    finish the records, or give them back. A leader that reads the state finds them so.
+    finish the records, or give them back. A leader that reads the state finds them so. Report with
+    ``LeadersNotified`` that all of them have answered.
     """
 
     transaction: TransactionKey

@@ -17,6 +17,7 @@ from tidemark.model.share_state import (
     StateRead,
     StateResult,
     StateSummary,
+    TransactionKey,
     WriteState,
 )
 
@@ -314,6 +315,13 @@ class LagsMeasured:
     lags: Mapping[tuple[TopicId, int], int]
 
 
+@dataclass(frozen=True, slots=True)
+class LeadersNotified:
+    """All leaders have answered to ``TransactionsEnded`` of this transaction."""
+
+    transaction: TransactionKey
+
+
 Request = (
     ShareGroupHeartbeat
     | GroupIdReserved
@@ -327,6 +335,7 @@ Request = (
     | DeleteOffsets
     | TopicsDeleted
     | LagsMeasured
+    | LeadersNotified
 )
 
 Reply = (

@@ -7,11 +7,12 @@ begins with the assignment that first names it, and a reset or a deletion is one
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import starmap
 from typing import Any, Final, TypeAlias
 
 from tidemark.codec.share_group_records import ShareGroupRecord
 from tidemark.codec.share_records import ShareRecord, ShareSnapshotRecord, ShareUpdateRecord
-from tidemark.codec.share_transaction_records import TransactionEndRecord
+from tidemark.codec.share_transaction_records import EndNotice, TransactionEndRecord
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, Offset, TopicId
 from tidemark.model.share_state import SharePartitionKey, TransactionKey
@@ -51,6 +52,7 @@ from share_coordinator.core.requests import (
     EndTransactionReply,
     GroupIdReserved,
     LagsMeasured,
+    LeadersNotified,
     ListShareGroups,
     Reply,
     Request,
@@ -103,6 +105,7 @@ class ShareShard:
             GroupIdReserved: self._id_reserved,
             AskStates: self._ask_states,
             EndTransaction: self._end_transaction,
+            LeadersNotified: self._leaders_notified,
             DescribeShareGroup: self._describe,
             ListShareGroups: self._list,
             DeleteShareGroup: self._delete,
@@ -116,8 +119,8 @@ class ShareShard:
     # -- the shard's interface
 
     def decide(self, request_id: int, request: Request, now: Moment) -> ShareDecision:
-        """Judge one request. GroupIdReserved, TopicsDeleted and LagsMeasured have no answer,
-        whatever their ``request_id``; a heartbeat may be answered by a later decision.
+        """Judge one request. GroupIdReserved, TopicsDeleted, LagsMeasured and LeadersNotified have
+        no answer, whatever their ``request_id``; a heartbeat may be answered by a later decision.
         """
         assert self._serving, request
         return self._deciders[type(request)](request_id, request, now)
@@ -186,10 +189,7 @@ class ShareShard:
         for group in self._groups.values():
             group.loaded(self._around(group.group_id, now))
             self._touched.add(group.group_id)
-        notices = tuple(
-            TransactionsEnded(transaction, end.commits, end.held)
-            for transaction, end in self._states.ended.recent(now.wall)
-        )
+        notices = tuple(starmap(_notice, self._states.ended.recent(now.wall)))
         return Decision(tuple(self._mended()), notices)
 
     def delivered(self) -> dict[str, dict[Part, int]]:
@@ -320,20 +320,15 @@ class ShareShard:
     ) -> ShareDecision:
         end = TransactionEnd(request.producer_id, request.open_from, request.commits)
         ended = self._states.end_transaction(end, now.wall)
-        holders: dict[TransactionKey, list[SharePartitionKey]] = {}
-        for key, transactions in ended.held.items():
-            for transaction in transactions:
-                holders.setdefault(transaction, []).append(key)
-        return Decision(
-            ended.records,
-            (
-                Answer(request_id, EndTransactionReply()),
-                *(
-                    TransactionsEnded(transaction, request.commits, tuple(keys))
-                    for transaction, keys in holders.items()
-                ),
-            ),
+        notices = (
+            _notice(TransactionKey(end.producer_id, one.producer_epoch), one)
+            for one in ended.notices
         )
+        return Decision(ended.records, (Answer(request_id, EndTransactionReply()), *notices))
+
+    def _leaders_notified(self, _: int, request: LeadersNotified, __: Moment) -> ShareDecision:
+        self._states.ended.notified(request.transaction)
+        return Decision()
 
     # -- administration
 
@@ -465,3 +460,7 @@ def _drop(keys: Sequence[SharePartitionKey]) -> tuple[DropWindows, ...]:
 
 def _not_found(group_id: str) -> tuple[ErrorCode, str]:
     return ErrorCode.GROUP_ID_NOT_FOUND, description.not_found_message(group_id)
+
+
+def _notice(transaction: TransactionKey, ended: EndNotice) -> TransactionsEnded:
+    return TransactionsEnded(transaction, ended.commits, ended.held)

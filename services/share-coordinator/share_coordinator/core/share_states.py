@@ -16,9 +16,9 @@ from tidemark.codec.share_records import (
     ShareStateRecord,
     ShareUpdateRecord,
 )
-from tidemark.codec.share_transaction_records import TransactionEndRecord, TransactionEndValue
+from tidemark.codec.share_transaction_records import EndNotice, TransactionEndRecord
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import LeaderEpoch, Offset, ProducerId, TopicId
+from tidemark.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId
 from tidemark.model.share_state import (
     PERSISTED_STATES,
     UNKNOWN_COUNT,
@@ -35,7 +35,6 @@ from tidemark.model.share_state import (
     StateRead,
     StateResult,
     StateSummary,
-    TransactionKey,
     WriteState,
 )
 
@@ -87,7 +86,7 @@ class Ended(NamedTuple):
     """Records to append, and the transactions that held records of share-partitions."""
 
     records: tuple[TransactionEndRecord, ...] = ()
-    held: Mapping[SharePartitionKey, frozenset[TransactionKey]] = MappingProxyType({})
+    notices: tuple[EndNotice, ...] = ()
 
 
 class ShareStates:
@@ -249,17 +248,19 @@ class ShareStates:
         """End a transaction in all share-partitions. A repeated end writes nothing."""
         if end.open_from <= self.ended.open_from(end.producer_id):
             return Ended()
-        held: dict[SharePartitionKey, frozenset[TransactionKey]] = {}
+        held: dict[ProducerEpoch, list[SharePartitionKey]] = {}
         for key in sorted(self._holders.get(end.producer_id, ())):
             state = self.of(key)
             assert state is not None, f"{key} holds records and has no state"
-            over = state.pending_below(end.producer_id, end.open_from)
-            if over:
-                held[key] = transactions_of(over)
-        value = TransactionEndValue(
-            open_from=end.open_from, commits=end.commits, ended_at=wall_ms, held=tuple(held)
+            for transaction in transactions_of(state.pending_below(end.producer_id, end.open_from)):
+                held.setdefault(transaction.producer_epoch, []).append(key)
+        notices = tuple(
+            EndNotice(epoch, end.commits, wall_ms, tuple(held[epoch])) for epoch in sorted(held)
         )
-        return Ended((TransactionEndRecord(end.producer_id, value),), held)
+        value = self.ended.end_of(
+            end.producer_id, end.open_from, notices, commits=end.commits, wall_ms=wall_ms
+        )
+        return Ended((TransactionEndRecord(end.producer_id, value),), notices)
 
     def delete(self, request: DeleteState) -> Outcome:
         """Delete the state; without an error if there is none."""

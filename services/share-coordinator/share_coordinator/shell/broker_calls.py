@@ -194,13 +194,17 @@ class BrokerCalls:
 
     # -- transactions
 
-    def transaction_ended(self, ended: TransactionsEnded) -> None:
-        """Notify the leaders of share-partitions, until all of them have answered."""
+    def transaction_ended(self, ended: TransactionsEnded, answered: Callable[[], None]) -> None:
+        """Notify the leaders of share-partitions, until all of them have answered; then call
+        ``answered``.
+        """
         if self._notice_count >= NOTICES_MAX:
             words = fields(reason="too many", **ended.transaction._asdict())
             log.warning("leaders not notified of a transaction's end", extra=words)
             return
-        task = self.start(self._notify(ended), f"transaction-{ended.transaction.producer_id}")
+        task = self.start(
+            self._notify(ended, answered), f"transaction-{ended.transaction.producer_id}"
+        )
         if task is not None:
             self._notice_count += 1
             task.add_done_callback(self._notice_ended)
@@ -208,7 +212,7 @@ class BrokerCalls:
     def _notice_ended(self, _: asyncio.Task[None]) -> None:
         self._notice_count -= 1
 
-    async def _notify(self, ended: TransactionsEnded) -> None:
+    async def _notify(self, ended: TransactionsEnded, answered: Callable[[], None]) -> None:
         delays = RetryDelays(_BACKOFF, self._dice)
         keys: Sequence[SharePartitionKey] = ended.keys
         while keys:
@@ -222,6 +226,7 @@ class BrokerCalls:
             keys = waiting + [key for call in calls for key in call.result()]
             if keys:
                 await self._metadata.wait_newer_or(position, delays.next_s())
+        answered()
 
     async def _unanswered(
         self, endpoint: str, ended: TransactionsEnded, keys: list[SharePartitionKey]

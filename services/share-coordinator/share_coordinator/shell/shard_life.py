@@ -24,7 +24,7 @@ from share_coordinator.core.effects import (
     ReserveGroupId,
     TransactionsEnded,
 )
-from share_coordinator.core.requests import GroupIdReserved, Request
+from share_coordinator.core.requests import GroupIdReserved, LeadersNotified, Request
 from share_coordinator.core.shard import MakeShard, ShareShard
 from share_coordinator.core.share_states import Part
 from share_coordinator.core.statistics import ShareStatistics
@@ -85,8 +85,10 @@ class ShardLife(shard_life.ShardLife[Request, ShareRecord, Effect]):
                 self._calls.drop_windows(keys)
             case LoadWindows(keys):
                 self._calls.load_windows(keys)
-            case TransactionsEnded():
-                self._calls.transaction_ended(effect)
+            case TransactionsEnded(transaction):
+                self._calls.transaction_ended(
+                    effect, lambda: self.submit(LeadersNotified(transaction))
+                )
             case PruneLog(before):
                 self._prune(before)
 

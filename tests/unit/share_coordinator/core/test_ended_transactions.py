@@ -1,7 +1,15 @@
-from share_coordinator.core.ended_transactions import KEPT_MS, EndedTransactions
-from tidemark.codec.share_transaction_records import TransactionEndRecord, TransactionEndValue
-from tidemark.model.ids import ProducerEpoch, ProducerId
-from tidemark.model.share_state import TransactionKey
+from share_coordinator.core.ended_transactions import (
+    KEPT_MS,
+    NOTICE_PARTITIONS_MAX,
+    EndedTransactions,
+)
+from tidemark.codec.share_transaction_records import (
+    EndNotice,
+    TransactionEndRecord,
+    TransactionEndValue,
+)
+from tidemark.model.ids import ProducerEpoch, ProducerId, TopicId
+from tidemark.model.share_state import SharePartitionKey, TransactionKey
 
 ONE = ProducerId(1)
 
@@ -37,3 +45,17 @@ def test_a_copy_of_the_record_says_the_same() -> None:
     assert record is not None
     copy.replay(record)
     assert copy.facts() == ended().facts()
+
+
+def test_notices_of_earlier_ends_are_bounded_and_the_newest_are_kept() -> None:
+    held = tuple(SharePartitionKey("g", TopicId(b"t" * 16), one) for one in range(100))
+    found, count = EndedTransactions(), NOTICE_PARTITIONS_MAX // 100 + 3
+    for epoch in range(count):
+        notice = EndNotice(ProducerEpoch(epoch), commits=True, ended_at=1, held=held)
+        found.replay(
+            TransactionEndRecord(
+                ONE, found.end_of(ONE, epoch + 1, (notice,), commits=True, wall_ms=1)
+            )
+        )
+    epochs = [transaction.producer_epoch for transaction, _ in found.recent(1)]
+    assert epochs == list(range(2, count))

@@ -10,6 +10,7 @@ from share_coordinator.core.requests import (
     DeleteOffsetsReply,
     DeleteShareGroup,
     DeleteShareGroupReply,
+    LeadersNotified,
     NewOffset,
     NewOffsets,
     TopicPartitions,
@@ -99,6 +100,51 @@ def test_the_next_owner_notifies_leaders_of_recent_ends_again() -> None:
     world.effects.clear()
     world.reload()
     assert world.effects == []
+
+
+def two_ends() -> tuple[World, TransactionsEnded, TransactionsEnded]:
+    """One producer's transactions, of which the first is committed and the second aborted."""
+    world, key = a_world(pending(12, 12, epoch=1))
+    world.end_transaction(2, commits=True)
+    assert not world.write(key, pending=(pending(13, 13, epoch=2),)).refused
+    world.end_transaction(3, commits=False)
+    first, second = (one for one in world.effects if isinstance(one, TransactionsEnded))
+    assert [one.transaction.producer_epoch for one in (first, second)] == [1, 2]
+    world.effects.clear()
+    return world, first, second
+
+
+def test_the_next_owner_notifies_leaders_of_each_end_that_was_on_its_way() -> None:
+    world, first, second = two_ends()
+    world.reload()
+    assert world.effects == [first, second]
+    world.effects.clear()
+    world.end_transaction(4, commits=True)
+    world.reload()
+    assert world.effects == [first, second]
+    world.sleep(RECENT_MS)
+    world.effects.clear()
+    world.reload()
+    assert world.effects == []
+
+
+def test_an_end_of_which_all_leaders_know_is_left_out_of_the_next() -> None:
+    world, first, second = two_ends()
+    world.tell(LeadersNotified(first.transaction))
+    world.tell(LeadersNotified(second.transaction))
+    world.end_transaction(4, commits=True)
+    world.reload()
+    assert world.effects == []
+
+
+def test_the_next_owner_names_each_transaction_that_one_end_is_of() -> None:
+    world, _ = a_world(pending(12, 12), pending(13, 13, epoch=1))
+    world.end_transaction(2, commits=True)
+    ended = [effect for effect in world.effects if isinstance(effect, TransactionsEnded)]
+    assert [one.transaction.producer_epoch for one in ended] == [0, 1]
+    world.effects.clear()
+    world.reload()
+    assert world.effects == ended
 
 
 def test_a_write_after_the_end_is_refused_and_the_rest_of_it_holds() -> None:

@@ -6,7 +6,7 @@ from share_coordinator.core import requests
 from share_coordinator.core.requests import Reply, Request
 from unit.share_coordinator.worlds import World
 
-WITHOUT_AN_ANSWER = {"GroupIdReserved", "TopicsDeleted", "LagsMeasured"}
+WITHOUT_AN_ANSWER = {"GroupIdReserved", "TopicsDeleted", "LagsMeasured", "LeadersNotified"}
 
 
 def test_the_shard_knows_every_request() -> None:

@@ -64,8 +64,11 @@ def test_leaders_are_notified_of_an_end_at_the_same_time() -> None:
             running = tasks.create_task(calls.run())
             await asyncio.sleep(0)
             transaction = TransactionKey(ProducerId(1), ProducerEpoch(0))
-            calls.transaction_ended(TransactionsEnded(transaction, commits=True, keys=keys))
-            await until(lambda: bool(slow.ended))
+            answered: list[bool] = []
+            ended = TransactionsEnded(transaction, commits=True, keys=keys)
+            calls.transaction_ended(ended, lambda: answered.append(bool(slow.ended)))
+            await until(lambda: bool(answered))
+            assert answered == [True]
             assert slow.notices == 1, "no notice waits for another leader's time-out"
             running.cancel()
 

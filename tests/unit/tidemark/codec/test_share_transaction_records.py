@@ -11,6 +11,7 @@ from tidemark.codec.share_records import (
     encode,
 )
 from tidemark.codec.share_transaction_records import (
+    EndNotice,
     TransactionEndRecord,
     TransactionEndValue,
     decode_pending,
@@ -85,6 +86,17 @@ def test_the_end_of_a_transaction_has_these_bytes() -> None:
     held = b"\x05jobs" + b"t" * 16 + bytes.fromhex("00000003 00")
     assert value == bytes.fromhex("0000 00000005 01 00000000000003e8 02") + held + b"\x00"
     assert decode(key, value) == END
+
+
+def test_earlier_ends_are_a_tagged_field() -> None:
+    earlier = (EndNotice(ProducerEpoch(3), commits=False, ended_at=999, held=(KEY,)),)
+    value = TransactionEndValue(open_from=5, commits=True, ended_at=1_000, earlier=earlier)
+    key, content = encode(TransactionEndRecord(ProducerId(9), value))
+    held = b"\x05jobs" + b"t" * 16 + bytes.fromhex("00000003 00")
+    notices = bytes.fromhex("02 0003 00 00000000000003e7 02") + held + b"\x00"
+    fields = b"\x01\x00" + bytes([len(notices)]) + notices
+    assert content == bytes.fromhex("0000 00000005 01 00000000000003e8 01") + fields
+    assert decode(key, content) == TransactionEndRecord(ProducerId(9), value)
 
 
 def test_a_tombstone_forgets_it() -> None:
