@@ -127,6 +127,35 @@ def test_librdkafka_may_do_what_prefixed_acls_allow_and_nothing_else(secured: Se
     other.close()
 
 
+@pytest.mark.feature("SE14", "A09")
+def test_a_pattern_of_the_consumer_protocol_matches_what_its_member_may_describe(
+    secured: Secured,
+) -> None:
+    admin = AdminClient(settings(secured, SUPER_USER))
+    wanted = [
+        acl("bob", AclOperation.READ, "orders", ResourceType.TOPIC),
+        acl("bob", AclOperation.READ, "patterns", ResourceType.GROUP),
+    ]
+    for made in admin.create_acls(wanted).values():
+        made.result(PATIENCE_S)
+    for topic in ("orders-eu", "secret"):
+        assert produce(secured, SUPER_USER, topic) is None
+    group = {
+        "group.id": "patterns",
+        "group.protocol": "consumer",
+        "auto.offset.reset": "earliest",
+    }
+    consumer = Consumer({**settings(secured, "bob"), **group})
+    consumer.subscribe(["^[a-z].*"])
+    message = consumer.poll(PATIENCE_S)
+    assert message is not None
+    assert (message.error(), message.topic()) == (None, "orders-eu")
+    (described,) = admin.describe_consumer_groups(["patterns"]).values()
+    (member,) = described.result(PATIENCE_S).members
+    assert [one.topic for one in member.assignment.topic_partitions] == ["orders-eu"]
+    consumer.close()
+
+
 @pytest.mark.feature("SE15")
 def test_acls_are_described_and_deleted_by_filter(secured: Secured) -> None:
     admin = AdminClient(settings(secured, SUPER_USER))

@@ -102,6 +102,13 @@ class CoordinationConfig(ServiceConfig):
         min_length=1,
         description="assignors on the broker that members may select; the first is the default",
     )
+    group_consumer_regex_refresh_interval_ms: int = Field(
+        600_000,
+        ge=10_000,
+        le=_INT_MAX,
+        description="time after which a group's regular expressions are matched again though no"
+        " topic is new, since the topics that its members may describe may have changed",
+    )
     group_consumer_migration_policy: PolicyName = Field(
         "bidirectional",
         description="conversions of groups with members: upgrade converts a classic group when a"
@@ -230,5 +237,6 @@ class CoordinationConfig(ServiceConfig):
             group_consumer_max_heartbeat_interval_ms=self.group_consumer_max_heartbeat_interval_ms,
             group_consumer_max_size=self.group_consumer_max_size,
             group_consumer_assignors=self.group_consumer_assignors,
+            group_consumer_regex_refresh_interval_ms=self.group_consumer_regex_refresh_interval_ms,
             group_consumer_migration_policy=MigrationPolicy(self.group_consumer_migration_policy),
         )

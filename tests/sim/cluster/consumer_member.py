@@ -106,16 +106,21 @@ class ConsumerMember(Member):
         return self.has_all and before == after
 
     def _begin(self) -> Membership:
-        """Begin with an id of its own: assignors go by the order of ids."""
+        """Begin with an id of its own: assignors go by the order of ids. Every other id subscribes
+        by a pattern, whose matches the coordinator logs.
+        """
         world = self._world
+        (number,) = world.dice.throws(1)
         settings = MemberSettings(
             GROUP,
-            f"{world.dice.throws(1)[0]:08x}-{self.name}",
+            f"{number:08x}-{self.name}",
             rebalance_timeout_ms=SESSION_MS,
             assignor=world.assignor,
         )
         made = Membership(settings)
-        made.subscribe(Subscription((self._topic_name,)), world.now)
+        by_pattern = Subscription((), pattern=self._topic_name)
+        by_name = Subscription((self._topic_name,))
+        made.subscribe(by_pattern if number % 2 else by_name, world.now)
         return made
 
     async def _come_back(self) -> None:

@@ -329,6 +329,7 @@ def build_groups(
         ),
         verifier=transactions.verifier,
         share_groups=share_relay,
+        authorizer=facts.authorizer,
         clock=facts.clock,
     )
     metadata.subscribe(GROUPS, Kind.POSITION | Kind.TOPICS_DELETED, coordinator.follow)

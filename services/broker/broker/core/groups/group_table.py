@@ -32,6 +32,7 @@ from broker.core.groups.requests import (
     GroupSettings,
     Topics,
 )
+from broker.core.groups.subscriptions.patterns import MayDescribe
 
 _AT_ONCE = InstantMs(0)
 
@@ -143,6 +144,7 @@ class GroupTable:
         request: ConsumerGroupHeartbeat,
         now: Moment,
         settings: GroupSettings,
+        may_describe: MayDescribe,
         out: Outcome,
     ) -> ConsumerGroupHeartbeatReply:
         """Decide the heartbeat of a member of KIP-848's protocol to a classic group with members:
@@ -156,7 +158,7 @@ class GroupTable:
         for record in converted:
             group.replay(record)
         group.loaded(now, settings)
-        records, reply = group.heartbeat(request, now, topics, settings)
+        records, reply = group.heartbeat(request, now, topics, settings, may_describe)
         if reply.error_code is not ErrorCode.NONE:
             return reply
         self._send_back(classic, out)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 from tidemark.model.assignment import TopicIdPartitions as TopicIdPartitions
+from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
 from tidemark.model.topics import Topics as Topics
@@ -36,7 +37,6 @@ class JoinGroup:
 
     group_id: str
     member_id: str
-    """Id of the member; empty for a new one."""
     new_member_id: str
     """Id for a member that has none yet; generated outside, since the core has no randomness."""
     group_instance_id: str | None = None
@@ -412,6 +412,8 @@ class ConsumerGroupHeartbeat:
     """Partitions that the member owns."""
     client_id: str = ""
     client_host: str = ""
+    requester: Requester
+    """Whose permissions count when patterns are matched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,8 +449,7 @@ class DescribedConsumer:
     subscribed_topic_regex: str | None
     assignment: tuple[TopicPartitions, ...]
     target_assignment: tuple[TopicPartitions, ...]
-    member_type: int = 1
-    """Member type: 0 for the classic protocol, 1 for KIP-848."""
+    member_type: int = 1  # KIP-848; 0 for the classic protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

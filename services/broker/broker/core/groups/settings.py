@@ -55,6 +55,8 @@ class GroupSettings:
     group_consumer_max_size: int = 2**31 - 1
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """Server-side assignors; the first is the default."""
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+    """Time after which patterns are matched again, as permissions may have changed."""
     group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
     def __post_init__(self) -> None:
@@ -62,6 +64,7 @@ class GroupSettings:
         assert self.group_initial_rebalance_delay_ms >= 0
         assert self.group_max_size > 0
         assert self.group_consumer_max_size > 0
+        assert self.group_consumer_regex_refresh_interval_ms > 0
         assert self.group_consumer_heartbeat_interval_ms < self.group_consumer_session_timeout_ms
         for key in GROUP_CONFIG_KEYS.values():
             low, high = self._at(key.low_name), self._at(key.high_name)

@@ -8,9 +8,11 @@ themselves.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tidemark.codec.group_records import GroupMetadataRecord, GroupRecord, OffsetCommitRecord
+from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId
 from tidemark.protocol.shard import Decision, Moment, Writer
@@ -82,11 +84,15 @@ class GroupShard:
         settings: GroupSettings,
         topics: Callable[[], Topics],
         configs_of: Callable[[str], Mapping[str, str]] = lambda _: {},
+        may_describe: Callable[[Requester, str], bool] = lambda *_: True,
     ) -> None:
-        """Create an empty shard; ``configs_of`` returns the configs of a KIP-848 group."""
+        """Create an empty shard; ``configs_of`` returns the configs of a KIP-848 group,
+        ``may_describe`` if a requester may describe the topic of a name.
+        """
         self._settings = settings
         self._topics = topics
         self._configs_of = configs_of
+        self._may_describe = may_describe
         self._offsets = Offsets(settings)
         self._deadlines = Deadlines()
         self._rebalance = Rebalance(settings, self._deadlines)
@@ -458,17 +464,18 @@ class GroupShard:
     ) -> ConsumerGroupHeartbeatReply:
         group = self._groups.get(request.group_id)
         settings = self._settings_of(request.group_id)
+        may_describe = partial(self._may_describe, request.requester)
         tombstones: Sequence[GroupRecord] = ()
         if isinstance(group, ClassicGroup):
             if not group.is_empty:
-                return self._table.upgrade(group, request, now, settings, out)
+                return self._table.upgrade(group, request, now, settings, may_describe, out)
             tombstones, classic = group_rules.tombstones(group), group
             group = ConsumerGroup(request.group_id)
         elif group is None:
             if request.member_epoch != _JOINS:
                 return not_a_consumer_group(request.group_id)
             group = ConsumerGroup(request.group_id)
-        records, reply = group.heartbeat(request, now, self._topics(), settings)
+        records, reply = group.heartbeat(request, now, self._topics(), settings, may_describe)
         if reply.error_code is ErrorCode.NONE:
             if tombstones:
                 self._rebalance.forget_group(classic)

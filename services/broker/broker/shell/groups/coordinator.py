@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from tidemark.codec.group_records import CoordinatorRecord, decode, encode
 from tidemark.codec.java_hash import shard_for_name
+from tidemark.model.authorization import Authorizer, Operation, Requester, topic_resource
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import TopicImage
@@ -96,6 +97,7 @@ class Groups:
         make_log: Callable[[HostedPartition], GroupLog],
         verifier: TxnVerifier | None,
         share_groups: ShareGroupLookUp,
+        authorizer: Authorizer,
         clock: Clock,
     ) -> None:
         """``verifier`` is asked about transactional offset commits; None: they are not verified."""
@@ -105,6 +107,7 @@ class Groups:
         self._hosted = hosted
         self._make_log = make_log
         self._verifier = verifier
+        self._authorizer = authorizer
         self._clock = clock
         self._topics = TopicsView(metadata)
         self._held: dict[int, _Held] = {}
@@ -179,7 +182,9 @@ class Groups:
 
     def _make_runtime(self, group_log: GroupLog) -> GroupRuntime:
         runtime: GroupRuntime
-        shard = CoordinatorShard(GroupShard(self._settings, lambda: self._topics, self._configs_of))
+        shard = CoordinatorShard(
+            GroupShard(self._settings, lambda: self._topics, self._configs_of, self._may_describe)
+        )
 
         def perform(effect: GroupEffect) -> None:
             if isinstance(effect, LookUpShareGroup):
@@ -208,6 +213,9 @@ class Groups:
 
     def _configs_of(self, group_id: str) -> Mapping[str, str]:
         return self._metadata.image.group_configs.get(group_id, _NOTHING_SET)
+
+    def _may_describe(self, requester: Requester, topic: str) -> bool:
+        return self._authorizer.sees(requester, Operation.DESCRIBE, topic_resource(topic))
 
     def check_configs(self, configs: Mapping[str, str]) -> None:
         """Check configuration that a group would set. Raises TidemarkError INVALID_CONFIG."""

@@ -75,6 +75,7 @@ def _heartbeat(request: Struct, context: RequestContext) -> ConsumerGroupHeartbe
         ),
         client_id=context.client_id or "",
         client_host=client_host(context),
+        requester=context.requester,
     )
 
 

@@ -32,6 +32,7 @@ from broker.core.groups.requests import (
 from broker.core.groups.shard import GroupShard
 from tidemark.codec import group_records
 from tidemark.codec.group_records import CoordinatorRecord
+from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId, WallMs
 from tidemark.protocol.shard import Decision, Moment, Writer
@@ -41,6 +42,7 @@ ORDERS = TopicId(b"orders".ljust(16, b"."))
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 PRODUCER = Writer(7, 0)
+ME = Requester("User:me", "127.0.0.1")
 SETTINGS = GroupSettings(group_initial_rebalance_delay_ms=0)
 
 R = TypeVar("R")
@@ -80,6 +82,8 @@ class World:
         """False: no follower takes what is appended."""
         self._uncommitted: list[GroupEffect] = []
         self.configs: dict[str, dict[str, str]] = {}
+        self.hidden: set[tuple[Requester, str]] = set()
+        """Topics that somebody may not describe."""
         self.coordinator = self._new_shard()
         self._perform(self.coordinator.loaded(self.moment))
 
@@ -141,7 +145,10 @@ class World:
     def _new_shard(self) -> CoordinatorShard:
         return CoordinatorShard(
             GroupShard(
-                self.settings, lambda: self.topics, lambda group_id: self.configs.get(group_id, {})
+                self.settings,
+                lambda: self.topics,
+                lambda group_id: self.configs.get(group_id, {}),
+                lambda requester, topic: (requester, topic) not in self.hidden,
             )
         )
 

@@ -18,7 +18,15 @@ from tidemark.codec.consumer_protocol import (
 )
 from tidemark.model.assignment import TopicIdPartitions
 from tidemark.model.errors import ErrorCode
-from unit.broker.core.groups.group_worlds import ORDERS, SETTINGS, World, join, joined, sync
+from unit.broker.core.groups.group_worlds import (
+    ME,
+    ORDERS,
+    SETTINGS,
+    World,
+    join,
+    joined,
+    sync,
+)
 
 
 def protocol(*owned: int, generation: int = -1, name: str = "range") -> tuple[JoinProtocol, ...]:
@@ -57,6 +65,7 @@ def beats(
         group_id="g",
         member_id=member_id,
         new_member_id="",
+        requester=ME,
         member_epoch=epoch,
         instance_id=instance,
         rebalance_timeout_ms=60_000,

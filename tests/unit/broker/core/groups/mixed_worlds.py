@@ -40,7 +40,12 @@ from tidemark.codec.group_records import CoordinatorRecord
 from tidemark.model.assignment import TopicIdPartitions
 from tidemark.model.errors import ErrorCode
 from tidemark.protocol.shard import Decision
-from unit.broker.core.groups.group_worlds import ORDERS, World, offsets
+from unit.broker.core.groups.group_worlds import (
+    ME,
+    ORDERS,
+    World,
+    offsets,
+)
 
 NONE: Final = ErrorCode.NONE
 SESSION_MS: Final = 10_000
@@ -331,6 +336,7 @@ class ConsumerClient(Client):
             group_id="g",
             member_id=self.member_id,
             new_member_id="",
+            requester=ME,
             member_epoch=epoch,
             instance_id=self.instance,
             rebalance_timeout_ms=REBALANCE_MS,

@@ -25,6 +25,7 @@ from broker.core.groups.requests import (
 from broker.core.groups.reserved_ids import FOUND_FOR_MS, PARKED_MAX, RESERVATION_MIN_MS
 from tidemark.model.errors import ErrorCode
 from unit.broker.core.groups.group_worlds import (
+    ME,
     World,
     beat,
     commit,
@@ -44,6 +45,7 @@ def consumer(epoch: int = 0) -> ConsumerGroupHeartbeat:
         group_id="g",
         member_id="m",
         new_member_id="",
+        requester=ME,
         member_epoch=epoch,
         rebalance_timeout_ms=60_000,
         subscribed_topic_names=("orders",),

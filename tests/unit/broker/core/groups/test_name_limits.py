@@ -14,13 +14,20 @@ from broker.core.groups.requests import (
     OffsetCommitReply,
 )
 from tidemark.model.errors import ErrorCode
-from unit.broker.core.groups.group_worlds import World, commit, join, txn_commit
+from unit.broker.core.groups.group_worlds import (
+    ME,
+    World,
+    commit,
+    join,
+    txn_commit,
+)
 
 LONG = "x" * (NAME_BYTES_MAX + 1)
 HEARTBEAT = ConsumerGroupHeartbeat(
     group_id="g",
     member_id="c",
     new_member_id="",
+    requester=ME,
     member_epoch=0,
     rebalance_timeout_ms=1,
     subscribed_topic_names=(),

@@ -3,9 +3,11 @@ log.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from broker.core.groups.classic.deadlines import Key, Kind
+from broker.core.groups.consumer.group import ConsumerGroup
 from broker.core.groups.requests import (
     ConsumerGroupDescribe,
     ConsumerGroupDescribeReply,
@@ -38,6 +40,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId
 from tidemark.protocol.shard import Writer
 from unit.broker.core.groups.group_worlds import (
+    ME,
     ORDERS,
     PRODUCER,
     World,
@@ -52,6 +55,7 @@ from unit.broker.core.groups.group_worlds import (
     sync,
     txn_commit,
 )
+from unit.broker.core.groups.live_groups import classic_world
 
 DAY_MS = 24 * 3_600_000
 WEEK_MS = 7 * DAY_MS
@@ -63,6 +67,7 @@ def heartbeat(member_id: str = "c", epoch: int = 0, group_id: str = "g") -> Cons
         group_id=group_id,
         member_id=member_id,
         new_member_id="n",
+        requester=ME,
         member_epoch=epoch,
         rebalance_timeout_ms=60_000 if epoch == 0 else -1,
         subscribed_topic_names=("orders",) if epoch == 0 else None,
@@ -586,3 +591,22 @@ def test_a_groups_own_session_holds_after_a_failover() -> None:
     world.fail_over()
     world.pass_time(6_000)
     assert beats(world, epoch=1).error_code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# -- patterns
+
+
+@pytest.mark.feature("SE14")
+@pytest.mark.parametrize("converts", [False, True])
+def test_a_pattern_matches_what_the_sender_of_the_heartbeat_may_describe(*, converts: bool) -> None:
+    world = classic_world("m") if converts else World()
+    joins = replace(heartbeat(), subscribed_topic_names=(), subscribed_topic_regex=".*")
+    world.hidden.add((ME, "orders"))
+    assert world.ask(joins, ConsumerGroupHeartbeatReply).error_code is NONE
+    group = world.shard.state[0]["g"]
+    assert isinstance(group, ConsumerGroup)
+    assert group.logged.matches == {".*": set()}
+    world.hidden.clear()
+    other = replace(joins, member_id="d", subscribed_topic_regex="o.*")
+    assert world.ask(other, ConsumerGroupHeartbeatReply).error_code is NONE
+    assert group.logged.matches == {".*": {"orders"}, "o.*": {"orders"}}

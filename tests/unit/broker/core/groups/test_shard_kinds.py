@@ -21,6 +21,7 @@ from broker.core.groups.requests import (
 from tidemark.model.errors import ErrorCode
 from tidemark.protocol.shard import Writer
 from unit.broker.core.groups.group_worlds import (
+    ME,
     ORDERS,
     World,
     commit,
@@ -96,6 +97,7 @@ class Names:
             group_id="g",
             member_id="c",
             new_member_id="",
+            requester=ME,
             member_epoch=said,
             rebalance_timeout_ms=60_000 if said == 0 else -1,
             subscribed_topic_names=("orders",) if said == 0 else None,

@@ -146,6 +146,7 @@ def test_what_a_heartbeat_does_not_say_stays_unsaid() -> None:
         member_epoch=3,
         client_id="client",
         client_host="/10.0.0.1",
+        requester=Requester("User:me", ""),
     )
 
 

@@ -12,7 +12,7 @@ group is left with a target older than its epoch, or with a member whose session
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidemark.codec.consumer_protocol import PROTOCOL_TYPE
 from tidemark.codec.group_records_consumer import (
@@ -39,11 +39,13 @@ from broker.core.groups.consumer.member import (
     owned_by,
 )
 from broker.core.groups.consumer.reconciliation import Goal, reconcile
+from broker.core.groups.consumer.regrouping import Context, Regrouping
 from broker.core.groups.consumer.state import (
     ConsumerGroupState,
     current_record,
     epoch_record,
     group_tombstones,
+    matches_tombstones,
     member_tombstones,
     metadata_record,
     target_record,
@@ -64,7 +66,13 @@ from broker.core.groups.requests import (
     SyncGroupReply,
     Topics,
 )
-from broker.core.groups.subscriptions.resolver import TopicResolver, partition_counts
+from broker.core.groups.subscriptions.patterns import MayDescribe
+from broker.core.groups.subscriptions.resolver import (
+    Matches,
+    partition_counts,
+    subscribed,
+    topic_ids,
+)
 
 _DEFAULTS: Final = GroupSettings()
 
@@ -72,22 +80,12 @@ Decided = tuple[list[ConsumerRecord], ConsumerGroupHeartbeatReply]
 """Records to append, and the reply to send once they are committed."""
 
 
-class _Context(NamedTuple):
-    """Inputs of a heartbeat's decision besides the group."""
-
-    now: Moment
-    topics: Topics
-    settings: GroupSettings
-
-
 class ConsumerGroup:
     """One group. A new one exists once its first records are replayed."""
 
     def __init__(self, group_id: str) -> None:
         self._state = ConsumerGroupState(group_id)
-        self._resolver = TopicResolver()
-        self._looked_at: int | None = None
-        """Position of the metadata when subscribed topics were last compared with it."""
+        self._regrouping = Regrouping(self._state)
         self._sessions = MemberTimers()
         self._revocations = MemberTimers()
 
@@ -129,8 +127,9 @@ class ConsumerGroup:
         now: Moment,
         topics: Topics,
         settings: GroupSettings,
+        may_describe: MayDescribe,
     ) -> Decided:
-        """Decide one heartbeat."""
+        """Decide one heartbeat. Patterns match topics that its sender ``may_describe``."""
         refused = request_problem(request, settings)
         if refused is not None:
             return _refusal(refused)
@@ -139,7 +138,7 @@ class ConsumerGroup:
             return _refusal(admitted)
         if request.member_epoch < JOINS:
             return self._leave(request, admitted.member)
-        context = _Context(now, topics, settings)
+        context = Context(now, topics, settings, may_describe)
         member = admitted.member.updated(request)
         records, after = self._apply(member, owned_by(request), admitted, context)
         return records, _answer(request, admitted.member, after, settings)
@@ -149,7 +148,7 @@ class ConsumerGroup:
         member: ConsumerMember,
         owned: Assignment | None,
         admitted: Admitted,
-        context: _Context,
+        context: Context,
     ) -> tuple[list[ConsumerRecord], ConsumerMember]:
         """Return the records of a member's new details, and the member as they leave it; ``owned``
         is the list of owned partitions in its request, None if that has none.
@@ -157,14 +156,16 @@ class ConsumerGroup:
         before = admitted.member
         members = self._members_after(member, admitted.replaces)
         is_changed = member.subscription != before.subscription or _is_incomplete(admitted)
-        epoch, records = self._regroup(members, context.topics, resubscribed=is_changed)
+        epoch, records, matches = self._regrouping.regroup(
+            members, context, resubscribed=is_changed
+        )
         records += self._replacement(admitted)
         is_new = admitted.replaces is None and member.member_id not in self._state.members
         if member is not before or is_new:
             records.append(metadata_record(self.group_id, member))
         target = target_before(self._state, admitted)
         if epoch > self._state.assignment_epoch:
-            targets = self._assign(members, admitted, context)
+            targets = self._assign(members, matches, admitted, context)
             records += changed_targets(self._state, targets, admitted)
             records.append(ConsumerGroupTargetAssignmentMetadataRecord(self.group_id, epoch))
             target = targets[member.member_id]
@@ -176,14 +177,18 @@ class ConsumerGroup:
         return records, after
 
     def _assign(
-        self, members: Mapping[str, ConsumerMember], admitted: Admitted, context: _Context
+        self,
+        members: Mapping[str, ConsumerMember],
+        matches: Matches,
+        admitted: Admitted,
+        context: Context,
     ) -> dict[str, Assignment]:
         """Return a new target for each member."""
-        subscriptions = [member.subscription for member in members.values()]
-        topic_ids = self._resolver.topic_ids(subscriptions, context.topics)
-        metadata = self._resolver.metadata(subscriptions, context.topics)
+        subscriptions = {member.subscription for member in members.values()}
+        ids = topic_ids(subscriptions, matches, context.topics)
+        metadata = subscribed(subscriptions, matches, context.topics)
         assignor = preferred_assignor(members.values(), context.settings)
-        candidates = candidates_for(self._state, members, admitted, topic_ids)
+        candidates = candidates_for(self._state, members, admitted, ids)
         return ASSIGNORS[assignor](candidates, partition_counts(metadata))
 
     def _replacement(self, admitted: Admitted) -> list[ConsumerRecord]:
@@ -216,24 +221,6 @@ class ConsumerGroup:
         members[member.member_id] = member
         return members
 
-    def _regroup(
-        self, members: Mapping[str, ConsumerMember], topics: Topics, *, resubscribed: bool
-    ) -> tuple[int, list[ConsumerRecord]]:
-        """Raise the group epoch after any change of the subscriptions or of their topics."""
-        epoch = self._state.group_epoch
-        if not resubscribed and self._looked_at == topics.position:
-            return epoch, []
-        subscriptions = (member.subscription for member in members.values())
-        metadata = self._resolver.metadata(subscriptions, topics)
-        self._looked_at = topics.position
-        is_other = metadata != self._state.topics
-        if not (resubscribed or is_other or epoch == 0):
-            return epoch, []
-        records: list[ConsumerRecord] = [epoch_record(self.group_id, epoch + 1)]
-        if is_other:
-            records.append(ConsumerGroupPartitionMetadataRecord(self.group_id, metadata))
-        return epoch + 1, records
-
     # -- members of the classic protocol
 
     def join(
@@ -252,7 +239,7 @@ class ConsumerGroup:
             return [], JoinGroupReply(error_code=admitted, member_id=member_id)
         member = classic_members.joining(admitted.member, request, subscription)
         owned = classic_members.owned_when_joining(admitted.member, subscription, topics)
-        records, after = self._apply(member, owned, admitted, _Context(now, topics, settings))
+        records, after = self._apply(member, owned, admitted, Context(now, topics, settings))
         return records, JoinGroupReply(
             error_code=ErrorCode.NONE,
             member_id=after.member_id,
@@ -294,7 +281,9 @@ class ConsumerGroup:
         if isinstance(member, ErrorCode):
             return [], HeartbeatReply(member)
         self._renew(member, now.instant, settings)
-        _, records = self._regroup(self._state.members, topics, resubscribed=False)
+        context = Context(now, topics, settings)
+        members = self._state.members
+        _, records, _ = self._regrouping.regroup(members, context, resubscribed=False)
         if not records and not classic_members.must_join(self._state, member):
             return records, HeartbeatReply(ErrorCode.NONE)
         self._expect_join(member, now.instant)
@@ -333,16 +322,17 @@ class ConsumerGroup:
     def _fence(self, member_ids: list[str]) -> list[ConsumerRecord]:
         """Remove members. Their partitions become free; the next heartbeat assigns them."""
         records: list[ConsumerRecord] = [epoch_record(self.group_id, self._state.group_epoch + 1)]
+        records += matches_tombstones(self._state, member_ids)
         for member_id in member_ids:
             records += member_tombstones(self.group_id, member_id)
         if len(member_ids) == len(self._state.members) and self._state.topics:
             records.append(ConsumerGroupPartitionMetadataRecord(self.group_id, ()))
-        self._looked_at = None
+        self._regrouping.look_again()
         return records
 
     # -- time
 
-    def _time(self, member: ConsumerMember, context: _Context, *, moved: bool) -> None:
+    def _time(self, member: ConsumerMember, context: Context, *, moved: bool) -> None:
         now = context.now.instant
         self._renew(member, now, context.settings)
         if moved or member.classic is not None:

@@ -1,6 +1,6 @@
 """Logged state of one KIP-848 group: replayed records, and values derived from them alone."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import replace
 from enum import StrEnum
 
@@ -14,12 +14,14 @@ from tidemark.codec.group_records_consumer import (
     ConsumerGroupTargetAssignmentMemberRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
     ConsumerRecord,
+    RegularExpressionValue,
     TopicMetadata,
 )
 from tidemark.model.assignment import NOTHING, Assignment, assignment_of, listed, pairs
-from tidemark.model.ids import TopicId
+from tidemark.model.ids import TopicId, WallMs
 
 from broker.core.groups.consumer.member import ConsumerMember
+from broker.core.groups.subscriptions.resolver import Matches
 
 
 class GroupState(StrEnum):
@@ -47,6 +49,7 @@ class ConsumerGroupState:
         self.assignment_epoch = 0
         self.topics: tuple[TopicMetadata, ...] = ()
         """Subscribed topics at the last rise of the group epoch because of them."""
+        self._matches: dict[str, frozenset[str]] = {}
         self._members: dict[str, ConsumerMember] = {}
         self._targets: dict[str, Assignment] = {}
         self._owners: dict[tuple[TopicId, int], str] = {}
@@ -57,6 +60,11 @@ class ConsumerGroupState:
     def members(self) -> Mapping[str, ConsumerMember]:
         """Members by id."""
         return self._members
+
+    @property
+    def matches(self) -> Matches:
+        """Topics of each pattern, as of its last match."""
+        return self._matches
 
     @property
     def is_all_classic(self) -> bool:
@@ -121,7 +129,13 @@ class ConsumerGroupState:
             case ConsumerGroupCurrentMemberAssignmentRecord():
                 self._replay_current(record)
             case ConsumerGroupRegularExpressionRecord():
-                pass  # Kafka's cache of a pattern's matches: it is computed from the metadata here.
+                self._replay_matches(record)
+
+    def _replay_matches(self, record: ConsumerGroupRegularExpressionRecord) -> None:
+        if record.value is None:
+            self._matches.pop(record.regular_expression, None)
+        else:
+            self._matches[record.regular_expression] = frozenset(record.value.topics)
 
     def _replay_member(self, record: ConsumerGroupMemberMetadataRecord) -> None:
         before = self._members.get(record.member_id)
@@ -173,7 +187,10 @@ class ConsumerGroupState:
     def as_records(self) -> list[ConsumerRecord]:
         """Return records whose replay gives this state, as compaction leaves them."""
         group_id = self.group_id
-        records: list[ConsumerRecord] = []
+        records: list[ConsumerRecord] = [
+            _matches_record(group_id, regex, names, RegularExpressionValue((), 0, 0))
+            for regex, names in self._matches.items()
+        ]
         for member in self._members.values():
             records.append(metadata_record(group_id, member))
             records.append(current_record(group_id, member))
@@ -212,6 +229,7 @@ class ConsumerGroupState:
             self.group_epoch,
             self.assignment_epoch,
             self.topics,
+            self._matches,
             self._members,
             self._targets,
             self._owners,
@@ -243,6 +261,43 @@ def epoch_record(group_id: str, epoch: int) -> ConsumerGroupMetadataRecord:
     return ConsumerGroupMetadataRecord(group_id, ConsumerGroupMetadataValue(epoch))
 
 
+def matches_records(
+    state: ConsumerGroupState, matches: Matches, position: int, now: WallMs
+) -> list[ConsumerRecord]:
+    """Return the records of the patterns whose topics are others than those logged, and tombstones
+    of patterns without a member; ``matches`` are those of all members.
+    """
+    changed = sorted(one for one in matches if state.matches.get(one) != matches[one])
+    seen = RegularExpressionValue((), position, now)
+    return [
+        *_unmatched(state.group_id, state.matches.keys() - matches.keys()),
+        *(_matches_record(state.group_id, regex, matches[regex], seen) for regex in changed),
+    ]
+
+
+def matches_tombstones(state: ConsumerGroupState, leaving: Collection[str]) -> list[ConsumerRecord]:
+    """Return the tombstones of the patterns that no member has once these members have left."""
+    staying = {
+        member.subscription.regex
+        for member_id, member in state.members.items()
+        if member_id not in leaving
+    }
+    return _unmatched(state.group_id, state.matches.keys() - staying)
+
+
+def _unmatched(group_id: str, regexes: Set[str]) -> list[ConsumerRecord]:
+    return [
+        ConsumerGroupRegularExpressionRecord(group_id, regex, None) for regex in sorted(regexes)
+    ]
+
+
+def _matches_record(
+    group_id: str, regex: str, names: frozenset[str], seen: RegularExpressionValue
+) -> ConsumerGroupRegularExpressionRecord:
+    value = seen._replace(topics=tuple(sorted(names)))
+    return ConsumerGroupRegularExpressionRecord(group_id, regex, value)
+
+
 def member_tombstones(group_id: str, member_id: str) -> list[ConsumerRecord]:
     """Return the tombstones of a member; its metadata, which keeps a session, goes last."""
     return [
@@ -260,6 +315,7 @@ def group_tombstones(state: ConsumerGroupState) -> list[ConsumerRecord]:
         for record in member_tombstones(state.group_id, member_id)
     ]
     return [
+        *_unmatched(state.group_id, state.matches.keys()),
         *records,
         ConsumerGroupTargetAssignmentMetadataRecord(state.group_id, None),
         ConsumerGroupPartitionMetadataRecord(state.group_id, None),

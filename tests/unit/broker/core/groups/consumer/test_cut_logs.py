@@ -35,7 +35,7 @@ def three_members() -> World:
 
 
 def asked(world: World, request: ConsumerGroupHeartbeat) -> Sequence[ConsumerRecord]:
-    records, _ = world.group.heartbeat(request, world.moment, world.topics, world.settings)
+    records, _ = world.decide(request)
     return records
 
 
@@ -61,6 +61,22 @@ def returns(world: World) -> Sequence[ConsumerRecord]:
 def sees_more_partitions(world: World) -> Sequence[ConsumerRecord]:
     world.topics.put("b", 5)
     return asked(world, heartbeat("n", world.epoch_of("n")))
+
+
+def has_a_pattern(world: World) -> None:
+    world.beat("n", world.epoch_of("n"), subscribed_topic_names=(), subscribed_topic_regex=".*")
+    world.settle("m", "n", "s")
+
+
+def sees_a_topic_that_matches(world: World) -> Sequence[ConsumerRecord]:
+    has_a_pattern(world)
+    world.topics.put("b2", 3)
+    return asked(world, heartbeat("m", world.epoch_of("m")))
+
+
+def leaves_with_its_pattern(world: World) -> Sequence[ConsumerRecord]:
+    has_a_pattern(world)
+    return asked(world, heartbeat("n", -1))
 
 
 def everything(member_id: str, epoch: int, world: World, *topics: str) -> ConsumerGroupHeartbeat:
@@ -91,6 +107,8 @@ def go_on(world: World, *member_ids: str) -> None:
         (is_silent, "m"),
         (returns, "mn"),
         (sees_more_partitions, "mns"),
+        (sees_a_topic_that_matches, "mns"),
+        (leaves_with_its_pattern, "ms"),
     ],
 )
 def test_wherever_the_log_ends_who_goes_on_has_everything(
@@ -104,7 +122,10 @@ def test_wherever_the_log_ends_who_goes_on_has_everything(
     world.reload()
     go_on(world, *survivors)
     assert world.group.state == "Stable"
-    assert set().union(*map(world.has, survivors)) == world.topics.all("a", "b")
+    wanted = world.topics.names() if "n" in survivors else "ab"
+    assert set().union(*map(world.has, survivors)) == world.topics.all(*wanted)
+    patterns = {one.subscription.regex for one in world.group.logged.members.values()}
+    assert world.group.logged.matches.keys() == patterns - {None}
 
 
 @pytest.mark.parametrize("cut", range(RECORDS_MAX))

@@ -103,9 +103,8 @@ def test_a_pattern_is_a_subscription(world: World) -> None:
 def test_deciding_changes_nothing_that_is_logged(world: World) -> None:
     world.join("m", "a")
     before = list(world.group.logged.as_records())
-    request = world.group.heartbeat
     world.topics.put("a", 9)
-    records, _ = request(joining("n", "a"), world.moment, world.topics, world.settings)
+    records, _ = world.decide(joining("n", "a"))
     assert records
     assert world.group.logged.as_records() == before
 
@@ -359,8 +358,7 @@ def test_waking_too_early_does_nothing(world: World) -> None:
 
 def test_a_deadline_of_who_is_no_member_is_forgotten() -> None:
     world = World(a=1)
-    request = world.group.heartbeat
-    request(joining("m", "a"), world.moment, world.topics, world.settings)
+    world.decide(joining("m", "a"))
     world.sleep(SESSION_MS)
     assert world.group.next_deadline() is None
 

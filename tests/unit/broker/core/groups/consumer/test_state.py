@@ -124,10 +124,13 @@ def test_an_instance_id_goes_to_who_named_it_last() -> None:
     assert found.member_id == "n"
 
 
-def test_patterns_that_kafka_resolved_are_read_over() -> None:
+def test_the_matches_of_a_pattern_are_those_of_its_last_record() -> None:
     state = state_of()
-    value = RegularExpressionValue(("a",), 1, 1)
-    state.replay(ConsumerGroupRegularExpressionRecord("g", "a.*", value))
+    for names in (("a",), ("a", "b")):
+        value = RegularExpressionValue(names, 1, 1)
+        state.replay(ConsumerGroupRegularExpressionRecord("g", "a.*", value))
+    assert state.matches == {"a.*": {"a", "b"}}
+    state.replay(ConsumerGroupRegularExpressionRecord("g", "a.*", None))
     assert state == state_of()
 
 

@@ -3,10 +3,12 @@ ever has two owners, and after a quiet time every member has its target.
 """
 
 from dataclasses import dataclass, field
+from re import fullmatch
 
 import pytest
 from broker.core.groups.consumer.member import ConsumerMember
 from broker.core.groups.requests import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
+from broker.core.groups.subscriptions.resolver import Subscription
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -27,7 +29,13 @@ from unit.broker.core.groups.consumer.worlds import (
 
 pytestmark = pytest.mark.feature("A09", "E14")
 
-SUBSCRIPTIONS = (("a",), ("a", "b"), ("b", "c"), ("c",))
+SUBSCRIPTIONS = (
+    Subscription(("a",), None),
+    Subscription(("a", "b"), None),
+    Subscription(("b", "c"), None),
+    Subscription(("c",), "[ab]"),
+    Subscription((), "a|c"),
+)
 GONE = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
 
 
@@ -38,7 +46,7 @@ class Client:
     """
 
     member_id: str
-    topics: tuple[str, ...]
+    wanted: Subscription
     instance_id: str | None = None
     assignor: str | None = None
     epoch: int = 0
@@ -52,7 +60,8 @@ class Client:
         if self.epoch == 0:
             return joining(
                 self.member_id,
-                *self.topics,
+                *self.wanted.topic_names,
+                subscribed_topic_regex=self.wanted.regex,
                 instance_id=self.instance_id,
                 server_assignor=self.assignor,
             )
@@ -63,7 +72,8 @@ class Client:
             self.epoch,
             instance_id=self.instance_id,
             rebalance_timeout_ms=REBALANCE_MS if changed else -1,
-            subscribed_topic_names=self.topics if changed else None,
+            subscribed_topic_names=self.wanted.topic_names if changed else None,
+            subscribed_topic_regex=self.wanted.regex or "" if changed else None,
             topic_partitions=None if told else said(self.owned),
         )
 
@@ -104,9 +114,9 @@ class GroupOfClients(RuleBasedStateMachine):
 
     # -- members
 
-    def new(self, topics: tuple[str, ...], instance_id: str | None, assignor: str | None) -> Client:
+    def new(self, wanted: Subscription, instance_id: str | None, assignor: str | None) -> Client:
         self.made += 1
-        client = Client(f"m{self.made}", topics, instance_id, assignor)
+        client = Client(f"m{self.made}", wanted, instance_id, assignor)
         self.clients[client.member_id] = client
         return client
 
@@ -123,12 +133,12 @@ class GroupOfClients(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.clients) < 6)
     @rule(
-        topics=st.sampled_from(SUBSCRIPTIONS),
+        wanted=st.sampled_from(SUBSCRIPTIONS),
         static=st.sampled_from((None, None, "i", "j")),
         assignor=st.sampled_from((None, None, "range", "uniform")),
     )
-    def join(self, topics: tuple[str, ...], static: str | None, assignor: str | None) -> None:
-        self.talk(self.new(topics, static, assignor))
+    def join(self, wanted: Subscription, static: str | None, assignor: str | None) -> None:
+        self.talk(self.new(wanted, static, assignor))
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), fate=st.sampled_from(("answered", "answered later", "lost")))
@@ -154,10 +164,10 @@ class GroupOfClients(RuleBasedStateMachine):
         self.any_client(data).give_up()
 
     @precondition(lambda self: self.clients)
-    @rule(data=st.data(), topics=st.sampled_from(SUBSCRIPTIONS))
-    def subscribe_anew(self, data: st.DataObject, topics: tuple[str, ...]) -> None:
+    @rule(data=st.data(), wanted=st.sampled_from(SUBSCRIPTIONS))
+    def subscribe_anew(self, data: st.DataObject, wanted: Subscription) -> None:
         client = self.any_client(data)
-        client.topics = topics
+        client.wanted = wanted
         client.reported = None
 
     @precondition(lambda self: self.clients)
@@ -188,7 +198,7 @@ class GroupOfClients(RuleBasedStateMachine):
             records = world.group.wake(world.moment)
         else:
             request = heartbeat(client.member_id, -1) if asks == "leaves" else client.request()
-            records, _ = world.group.heartbeat(request, world.moment, world.topics, world.settings)
+            records, _ = world.decide(request)
         client.reported = None
         if vanishes:
             del self.clients[client.member_id]
@@ -212,6 +222,10 @@ class GroupOfClients(RuleBasedStateMachine):
     @rule(name=st.sampled_from("abc"))
     def delete_topic(self, name: str) -> None:
         self.world.topics.delete(name)
+
+    @rule(name=st.sampled_from("abc"))
+    def hide_or_show_topic(self, name: str) -> None:
+        self.world.hidden ^= {name}
 
     @rule(compact=st.booleans())
     def reload(self, compact: bool) -> None:
@@ -254,8 +268,9 @@ class GroupOfClients(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """A quiet time: clients send heartbeats and follow the replies; every member gets its
-        target.
+        target. Permissions are looked at once more.
         """
+        self.world.now += self.world.settings.group_consumer_regex_refresh_interval_ms
         for _ in range(12):
             self.world.sleep(SESSION_MS // 9)  # in the end, crashed members are fenced
             for client in self.clients.values():
@@ -277,8 +292,9 @@ class GroupOfClients(RuleBasedStateMachine):
         wanted = {
             name
             for member in group.members.values()
-            for name in member.about.subscribed_topic_names
-            if name in topics.names()
+            for name in topics.names()
+            if name in member.subscription.topic_names
+            or (fullmatch(member.subscription.regex or "", name) and name not in self.world.hidden)
         }
         read = [one for client, _ in self.current() for one in client.owned]
         assert set(read) == topics.all(*wanted)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from broker.core.groups.consumer.group import ConsumerGroup
+from broker.core.groups.consumer.group import ConsumerGroup, Decided
 from broker.core.groups.requests import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,
@@ -11,6 +11,7 @@ from broker.core.groups.requests import (
 from tidemark.codec.group_records import decode, encode
 from tidemark.codec.group_records_consumer import ConsumerRecord
 from tidemark.model.assignment import TopicIdPartitions
+from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import InstantMs, TopicId, WallMs
 from tidemark.protocol.shard import Moment
@@ -80,6 +81,8 @@ class World:
         self.group = ConsumerGroup("g")
         self.log: list[ConsumerRecord] = []
         self.now = 1_000
+        self.hidden: set[str] = set()
+        """Topics that the sender of a heartbeat may not describe."""
 
     @property
     def moment(self) -> Moment:
@@ -92,10 +95,20 @@ class World:
         self.group.check()
 
     def ask(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatReply:
-        records, reply = self.group.heartbeat(request, self.moment, self.topics, self.settings)
+        records, reply = self.decide(request)
         assert reply.error_code is ErrorCode.NONE or not records
         self.append(records)
         return reply
+
+    def decide(self, request: ConsumerGroupHeartbeat) -> Decided:
+        """Decide a heartbeat, and append nothing."""
+        return self.group.heartbeat(
+            request,
+            self.moment,
+            self.topics,
+            self.settings,
+            lambda name: name not in self.hidden,
+        )
 
     def beat(self, member_id: str, epoch: int, **said: object) -> ConsumerGroupHeartbeatReply:
         return self.ask(heartbeat(member_id, epoch, **said))
@@ -137,6 +150,7 @@ def heartbeat(member_id: str, epoch: int, **said: object) -> ConsumerGroupHeartb
         "member_id": member_id,
         "new_member_id": f"new-{member_id}",
         "member_epoch": epoch,
+        "requester": Requester("User:me", "127.0.0.1"),
         "client_id": "client",
         "client_host": "/127.0.0.1",
         **said,
