@@ -236,6 +236,8 @@ _KEYS: Final = (
     ),
 )
 TOPIC_CONFIG_KEYS: Final[Mapping[str, TopicConfigKey]] = {key.name: key for key in _KEYS}
+MAY_CONTRADICT: Final = frozenset({"max.compaction.lag.ms", "min.compaction.lag.ms"})
+"""Keys whose values, each of them valid, may contradict one another."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,12 @@ from collections.abc import Mapping
 
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.metadata import ClusterImage, TopicImage
-from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, TopicConfig, topic_config
+from tidemark.model.topic_configs import (
+    MAY_CONTRADICT,
+    TOPIC_CONFIG_KEYS,
+    TopicConfig,
+    topic_config,
+)
 from tidemark.runtime.telemetry import fields
 
 from broker.config import BrokerConfig
@@ -27,7 +32,9 @@ def broker_defaults(config: BrokerConfig, image: ClusterImage, broker_id: int) -
 
 
 def effective(topic: TopicImage, defaults: Mapping[str, str]) -> TopicConfig:
-    """Return the configuration of a topic."""
+    """Return the configuration of a topic. Of the broker's defaults, those of keys that contradict
+    one another are left out, and no others: retention and durability rest on them.
+    """
     try:
         return topic_config(topic.configs, defaults)
     except InvalidConfigError as reason:
@@ -37,4 +44,5 @@ def effective(topic: TopicImage, defaults: Mapping[str, str]) -> TopicConfig:
             "topic configuration contradicts the broker's",
             extra=fields(topic=topic.name, reason=str(reason)),
         )
-        return topic_config(topic.configs)
+        agreeing = {name: text for name, text in defaults.items() if name not in MAY_CONTRADICT}
+        return topic_config(topic.configs, agreeing)
