@@ -348,11 +348,11 @@ def check_partition(partition: PartitionImage) -> None:
 
 
 def new_partition(
-    number: int, replicas: tuple[BrokerId, ...], live: frozenset[BrokerId]
+    number: int, replicas: tuple[BrokerId, ...], active: frozenset[BrokerId]
 ) -> PartitionImage:
-    """Return a new partition. Replicas on live brokers are in sync; the first of them leads."""
-    isr = tuple(broker for broker in replicas if broker in live)
-    assert isr, "a partition is placed on at least one live broker"
+    """Return a new partition. Replicas on active brokers are in sync; the first of them leads."""
+    isr = tuple(broker for broker in replicas if broker in active)
+    assert isr, "a partition is placed on at least one active broker"
     return PartitionImage(
         partition=number,
         replicas=replicas,

@@ -66,6 +66,11 @@ def vanished(
     )
 
 
-def alive(brokers: Mapping[BrokerId, BrokerImage]) -> frozenset[BrokerId]:
-    """Return the brokers that are not fenced."""
-    return frozenset(broker.broker_id for broker in brokers.values() if not broker.fenced)
+def is_active(broker: BrokerImage) -> bool:
+    """True if the broker is neither fenced nor shutting down: it may lead, and be in sync."""
+    return not broker.fenced and not broker.shutting_down
+
+
+def active(brokers: Mapping[BrokerId, BrokerImage]) -> frozenset[BrokerId]:
+    """Return the active brokers."""
+    return frozenset(broker.broker_id for broker in brokers.values() if is_active(broker))

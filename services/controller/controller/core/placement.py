@@ -9,6 +9,7 @@ from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import BrokerImage
 
 from controller.core.cluster import Loads
+from controller.core.liveness import is_active
 
 Replicas = tuple[BrokerId, ...]
 
@@ -19,7 +20,7 @@ class Site(NamedTuple):
     broker_id: BrokerId
     rack: str
     node: str
-    fenced: bool
+    is_active: bool
     turn: int
 
 
@@ -40,9 +41,9 @@ def place(
     """Return the replicas, preferred first, of ``partition_count`` new partitions of one topic.
 
     ``loads`` are the present loads of brokers, ``existing`` the present partitions of the topic.
-    Balance within the topic comes first, balance over the cluster second. A fenced broker gets a
-    replica only if there are too few live ones, and is never first. Raises TidemarkError
-    INVALID_REPLICATION_FACTOR.
+    Balance within the topic comes first, balance over the cluster second. A broker that is fenced
+    or shuts down gets a replica only if there are too few others, and is never first. Raises
+    TidemarkError INVALID_REPLICATION_FACTOR.
     """
     sites = _sites(brokers, dice)
     _check_enough(sites, replication_factor)
@@ -66,7 +67,7 @@ def _sites(brokers: Iterable[BrokerImage], dice: int) -> list[Site]:
             broker.broker_id,
             broker.rack or "",
             node_of(broker),
-            broker.fenced,
+            is_active(broker),
             (index - dice) % count,
         )
         for index, broker in enumerate(ordered)
@@ -75,9 +76,10 @@ def _sites(brokers: Iterable[BrokerImage], dice: int) -> list[Site]:
 
 def _check_enough(sites: Sequence[Site], replication_factor: int) -> None:
     words = f"Unable to replicate the partition {replication_factor} time(s): "
-    if sites and all(site.fenced for site in sites):
+    if sites and not any(site.is_active for site in sites):
         raise TidemarkError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, words + "All brokers are currently fenced."
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            words + "All brokers are currently fenced or in controlled shutdown.",
         )
     cannot = (
         f"The target replication factor of {replication_factor} cannot be reached because only "
@@ -102,7 +104,7 @@ def _place_one(
     nodes at the start suffice.
     """
     first = min(
-        (site for site in sites if not site.fenced),
+        (site for site in sites if site.is_active),
         key=lambda site: (
             own.preferred[site.broker_id],
             own.replicas[site.broker_id],
@@ -119,7 +121,7 @@ def _place_one(
         best = min(
             (site for site in sites if site.node not in nodes),
             key=lambda site: (
-                site.fenced,
+                not site.is_active,
                 racks[site.rack],
                 own.replicas[site.broker_id],
                 total.replicas[site.broker_id],

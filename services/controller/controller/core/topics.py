@@ -21,7 +21,7 @@ from controller.core.inputs import (
     NewTopic,
     TopicRef,
 )
-from controller.core.liveness import alive
+from controller.core.liveness import active
 from controller.core.placement import Replicas, check_assignment, place
 
 UNSET: Final = -1
@@ -55,7 +55,7 @@ class _Draft:
         self.dice = dice
         self.loads: Loads = cluster.loads.copy()
         self.brokers: dict[BrokerId, BrokerImage] = dict(cluster.image.brokers)
-        self.live = alive(cluster.image.brokers)
+        self.active = active(cluster.image.brokers)
         self.partitions_left = defaults.partitions_per_request_max
 
     def spend(self, partition_count: int) -> None:
@@ -172,7 +172,7 @@ def _create(draft: _Draft, new: NewTopic) -> TopicImage:
         topic_id=new.topic_id,
         configs=configs,
         partitions=tuple(
-            new_partition(number, replicas, draft.live)
+            new_partition(number, replicas, draft.active)
             for number, replicas in enumerate(assignment)
         ),
     )
@@ -233,6 +233,12 @@ def _take_assignment(
     for replicas in assignment:
         check_assignment(replicas, draft.brokers, replication_factor)
         replication_factor = len(replicas)
+        if draft.active.isdisjoint(replicas):
+            raise TidemarkError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"All brokers specified in the manual partition assignment {replicas} are fenced or"
+                " in controlled shutdown.",
+            )
     draft.loads.add(assignment)
 
 
@@ -361,7 +367,7 @@ def _grow(draft: _Draft, more: MorePartitions) -> TopicImage:
         assignment = draft.place(existing, added, replication_factor)
     _check_replicas(draft, existing + assignment)
     new = tuple(
-        new_partition(present + index, replicas, draft.live)
+        new_partition(present + index, replicas, draft.active)
         for index, replicas in enumerate(assignment)
     )
     return replace(topic, partitions=topic.partitions + new)

@@ -1,4 +1,4 @@
-from controller.core.liveness import NOBODY, alive, newer, vanished
+from controller.core.liveness import NOBODY, active, newer, vanished
 from unit.controller.worlds import a_broker, a_coordinator, coordinator_listing, listing
 
 
@@ -24,9 +24,9 @@ def test_the_listing_of_the_later_transaction_counts() -> None:
     assert newer(late, early) is late
 
 
-def test_the_fenced_do_not_count_as_alive() -> None:
-    brokers = {broker.broker_id: broker for broker in (a_broker(1), a_broker(2, fenced=True))}
-    assert alive(brokers) == {1}
+def test_neither_the_fenced_nor_those_that_shut_down_are_active() -> None:
+    three = (a_broker(1), a_broker(2, fenced=True), a_broker(3, shutting_down=True))
+    assert active({broker.broker_id: broker for broker in three}) == {1}
 
 
 def test_a_coordinator_lives_with_the_znode_of_its_incarnation() -> None:

@@ -17,9 +17,11 @@ from controller.core.topics import (
 )
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID, BrokerId
+from tidemark.model.metadata import TopicImage
 from tidemark.model.topics import INTERNAL_TOPICS
 from unit.controller.worlds import (
     NEVER,
+    a_broker,
     a_cluster,
     a_topic,
     applied,
@@ -52,6 +54,36 @@ def test_a_created_topic_is_in_the_image_with_its_leaders_spread() -> None:
     leaders = sorted(partition.leader for partition in cluster.image.topics["a"].partitions)
     assert leaders == [1, 1, 2, 2, 3, 3]
     assert result == TopicResult("a", topic_id("a"), partition_count=6, replication_factor=3)
+
+
+def with_one_stopping(*topics: TopicImage) -> Cluster:
+    """Return a cluster whose broker 1 shuts down."""
+    brokers = (a_broker(1, shutting_down=True), a_broker(2), a_broker(3))
+    return a_cluster(*topics, brokers=brokers)
+
+
+@pytest.mark.parametrize("factor", [1, 2, 3])
+def test_a_broker_that_shuts_down_neither_leads_a_new_partition_nor_is_in_sync(factor: int) -> None:
+    cluster = with_one_stopping(a_topic("old", (2, 3)))
+    change, _ = decide_create_topics(cluster, create(new_topic("a", 6, factor)), DEFAULTS)
+    applied(cluster, change)
+    more = CreatePartitions(REQUEST, (MorePartitions("old", 4),), dice=0)
+    applied(cluster, decide_create_partitions(cluster, more, DEFAULTS)[0])
+    for one in (*cluster.image.topics["a"].partitions, *cluster.image.topics["old"].partitions):
+        assert one.leader in (2, 3)
+        assert set(one.isr) == set(one.replicas) - {1}
+        assert 1 not in one.replicas or factor == 3, "there are enough others"
+
+
+def test_an_assignment_by_hand_needs_a_broker_that_does_not_shut_down() -> None:
+    cluster = with_one_stopping()
+    refused = one_result(cluster, assigned((0, (1,))))
+    assert refused.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "are fenced or in controlled shutdown" in refused.message
+    change, _ = decide_create_topics(cluster, create(assigned((0, (1, 2)))), DEFAULTS)
+    applied(cluster, change)
+    (made,) = cluster.image.topics["a"].partitions
+    assert (made.replicas, made.isr, made.leader) == ((1, 2), (2,), 2)
 
 
 def test_counts_of_minus_one_are_the_defaults() -> None:
