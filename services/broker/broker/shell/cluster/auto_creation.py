@@ -3,7 +3,7 @@ it.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tidemark.model.authorization import CLUSTER, Operation, Requester, topic_resource
@@ -14,11 +14,14 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from broker.shell.cluster.controller_relay import ControllerRelay, caller_of
 from broker.shell.facts import BrokerFacts
 from broker.shell.request_context import RequestContext
-from broker.shell.wire_mapping import NewTopic, TopicRef, write_create_topics
+from broker.shell.wire_mapping import NewTopic, TopicRef, TopicResult, write_create_topics
 
 AUTO_CREATE_TIMEOUT_MS: Final = 10_000
 AUTO_CREATED_MAX: Final = 100
 """Topics that one request may create; for the others clients get a retriable error."""
+
+_STRICT_FROM: Final = 0
+"""Over the quota of mutations nothing is created, in any version: clients repeat the request."""
 
 _BY_DEFAULT: Final = -1
 """The controller's own default."""
@@ -60,7 +63,8 @@ class AutoCreation:
 
     async def create(self, context: RequestContext, names: list[str]) -> dict[str, ErrorCode]:
         """Create topics that no other request is creating, and wait for the others. Returns the
-        errors of refused ones by name.
+        errors of refused ones by name. Those that the client's quota of mutations does not allow
+        are not created, and have no error.
         """
         under_way = self._under_way
         ours = [name for name in names if name not in under_way]
@@ -70,7 +74,7 @@ class AutoCreation:
         refused: dict[str, ErrorCode] = {}
         try:
             if ours:
-                refused = await self._ask_controller(context, ours)
+                refused = await self._create(context, ours)
         finally:
             for name in ours:
                 del under_way[name]
@@ -79,9 +83,25 @@ class AutoCreation:
             await asyncio.shield(other)
         return refused
 
+    async def _create(self, context: RequestContext, names: list[str]) -> dict[str, ErrorCode]:
+        mutations = self._facts.quotas.mutations(context, strict_from=_STRICT_FROM)
+        permits = self._facts.config.num_partitions or 1
+        allowed = [name for name in names if not mutations.refuses(permits)]
+        if not allowed:
+            return {}
+        results = await self._ask_controller(context, allowed)
+        for result in results:
+            mutations.settle(permits, result.error_code)
+        codes = {
+            ErrorCode.NONE: ErrorCode.LEADER_NOT_AVAILABLE,
+            ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.LEADER_NOT_AVAILABLE,
+            ErrorCode.REQUEST_TIMED_OUT: ErrorCode.LEADER_NOT_AVAILABLE,
+        }
+        return {result.name: codes.get(result.error_code, result.error_code) for result in results}
+
     async def _ask_controller(
         self, context: RequestContext, names: list[str]
-    ) -> dict[str, ErrorCode]:
+    ) -> Sequence[TopicResult]:
         config = self._facts.config
         counts = (
             config.num_partitions or _BY_DEFAULT,
@@ -93,15 +113,9 @@ class AutoCreation:
             validate_only=False,
             timeout_ms=AUTO_CREATE_TIMEOUT_MS,
         )
-        results = await self._relay.topics(
+        return await self._relay.topics(
             "CreateTopics",
             message,
             named=[TopicRef(name) for name in names],
             timeout_ms=AUTO_CREATE_TIMEOUT_MS,
         )
-        codes = {
-            ErrorCode.NONE: ErrorCode.LEADER_NOT_AVAILABLE,
-            ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.LEADER_NOT_AVAILABLE,
-            ErrorCode.REQUEST_TIMED_OUT: ErrorCode.LEADER_NOT_AVAILABLE,
-        }
-        return {result.name: codes.get(result.error_code, result.error_code) for result in results}

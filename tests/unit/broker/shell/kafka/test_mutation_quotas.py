@@ -1,9 +1,13 @@
 """Quota of mutations: 11 partitions at once, and then one a second (KIP-599)."""
 
+import asyncio
+
 import pytest
+from broker.shell.request_context import RequestContext
 from broker.shell.throttling import MUTATION
 from tidemark.kafka.apis import ApiKey
 from tidemark.kafka.long_tail import Struct
+from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode
 from tidemark.model.quotas import CONTROLLER_MUTATION_RATE, DEFAULT, QuotaEntity
 from tidemark_wire.v1 import common_pb2
@@ -105,3 +109,23 @@ def test_a_change_that_may_be_made_costs_its_partitions(
     controller.answers["CreateTopics"] = pb.CreateTopicsResponse(position=SEEN, topics=[late])
     topic = {"name": "t", "num_partitions": 13, "replication_factor": 1}
     assert ask(ApiKey.CREATE_TOPICS, {"topics": [topic]}).throttle_time == 2_000
+
+
+def test_topics_count_that_requests_for_metadata_create(
+    controller: StubController, parts: BrokerParts
+) -> None:
+    context = RequestContext(Requester("User:a", "h"), "c", 1, 12, "CLIENT", "peer", "id")
+    names = [f"t{number}" for number in range(14)]
+
+    def created(*names: str) -> list[str]:
+        """Return the topics of one partition that the controller is asked to create."""
+        made = [pb.TopicResult(name=name, partition_count=1) for name in names[:12]]
+        controller.answers["CreateTopics"] = pb.CreateTopicsResponse(position=SEEN, topics=made)
+        asyncio.run(parts.cluster.auto_creation.create(context, list(names)))
+        asked, controller.asked = controller.asked, []
+        return [topic.name for _, request, _ in asked for topic in request.topics]
+
+    assert created(*names) == names[:12], "the last one made a debt"
+    assert created("late") == []
+    parts.facts.clock.advance(1_000)  # type: ignore[attr-defined]
+    assert created("late") == ["late"]
