@@ -223,10 +223,19 @@ def _unclean(
     return led_by(partition, chosen, availability, rules_of(image, topic))
 
 
-def rebalance(cluster: Cluster) -> Change | None:
-    """Demote leaders whose partition has a preferred replica that could lead."""
-    image = cluster.image
-    availability, drafts = availability_of(image, frozenset()), _Drafts({})
+def rebalance(cluster: Cluster, *, at_once: int) -> Change | None:
+    """Demote leaders whose partition has a preferred replica that could lead, ``at_once`` at most:
+    the preferred replicas lead a part before all of the others are without a leader.
+    """
+    image, drafts = cluster.image, _Drafts({})
+    drafts.fill(_not_led_as_preferred(image, availability_of(image, frozenset())), at_once)
+    return drafts.change(image)
+
+
+def _not_led_as_preferred(
+    image: ClusterImage, availability: BrokerAvailability
+) -> Iterator[_Draft]:
+    """Yield partitions whose preferred replica could lead and does not, without a leader."""
     for topic in image.topics.values():
         for partition in topic.partitions:
             preferred = partition.replicas[0]
@@ -235,8 +244,7 @@ def rebalance(cluster: Cluster) -> Change | None:
                 and preferred in partition.isr
                 and preferred in availability.eligible
             ):
-                drafts.put(topic, partition, demote(partition))
-    return drafts.change(image)
+                yield topic, partition, demote(partition)
 
 
 def decide_shutdown(

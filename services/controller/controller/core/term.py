@@ -109,6 +109,7 @@ class ActiveTerm:
         )
         self._elections_may_be_due = self._raise_may_be_due = True
         self._handover_may_be_due = True
+        self._rebalance_may_be_due = False
         self._rebalance_at: InstantMs | None = None
         if limits.rebalance_interval_ms:
             self._rebalance_at = InstantMs(now + limits.rebalance_interval_ms)
@@ -234,10 +235,18 @@ class ActiveTerm:
             if raised is not None:
                 return raised
             self._raise_may_be_due = False
+        return self._due_rebalance(now)
+
+    def _due_rebalance(self, now: InstantMs) -> Change | None:
+        """Return the next part of a rebalance of leaders that is due."""
         if self._rebalance_at is not None and now >= self._rebalance_at:
             self._rebalance_at = InstantMs(now + self._limits.rebalance_interval_ms)
-            return rebalance(self._cluster)
-        return None
+            self._rebalance_may_be_due = True
+        if not self._rebalance_may_be_due:
+            return None
+        part = rebalance(self._cluster, at_once=self._limits.elections_at_once)
+        self._rebalance_may_be_due = part is not None
+        return part
 
     def _dead(self) -> tuple[BrokerImage, ...]:
         """Return the brokers that count as alive and have no session. None, if that is all brokers

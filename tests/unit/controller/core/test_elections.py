@@ -171,7 +171,7 @@ def test_a_preferred_replica_that_is_stopping_is_not_elected() -> None:
     acknowledge(cluster, replacement, 1)
     applied(cluster, due(cluster, replacement))
     assert elect(cluster) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    assert rebalance(cluster) is None
+    assert rebalance(cluster, at_once=1_000) is None
 
 
 def test_elections_that_need_not_be_are_refused() -> None:
@@ -219,5 +219,5 @@ def test_a_leader_in_the_place_of_the_preferred_replica_is_demoted() -> None:
 
 
 def rebalanced(cluster: Cluster) -> bool:
-    applied(cluster, rebalance(cluster))
+    applied(cluster, rebalance(cluster, at_once=1_000))
     return True

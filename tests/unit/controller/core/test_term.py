@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 from controller.core.cluster import PutBroker, StoredCluster
 from controller.core.effects import RemoveLiveZnode
 from controller.core.inputs import (
     AllocateProducerIds,
     Elected,
+    FeedAcknowledged,
     FeedLost,
     FeedRegained,
     RequestHeader,
@@ -11,18 +14,19 @@ from controller.core.limits import Limits
 from controller.core.term import ActiveTerm
 from controller.core.topics import TopicDefaults
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import ControllerEpoch, ControllerId, InstantMs
-from unit.controller.worlds import NEVER, a_broker, listing
+from tidemark.model.ids import NO_BROKER, ControllerEpoch, ControllerId, InstantMs
+from tidemark.model.metadata import TopicImage
+from unit.controller.worlds import NEVER, a_broker, a_topic, listing
 
 ONE, TWO = a_broker(1), a_broker(2)
 START = InstantMs(1_000)
 
 
-def a_term() -> ActiveTerm:
+def a_term(*topics: TopicImage, limits: Limits = Limits()) -> ActiveTerm:  # noqa: B008
     """Return a term whose two brokers have a session and a stream."""
-    stored = StoredCluster("tide", (ONE, TWO))
+    stored = StoredCluster("tide", (ONE, TWO), topics)
     elected = Elected(ControllerId(9), ControllerEpoch(5), stored, listing(1, ONE, TWO))
-    term = ActiveTerm(elected, TopicDefaults(), Limits(), START)
+    term = ActiveTerm(elected, TopicDefaults(), limits, START)
     for broker in (ONE, TWO):
         term.on_feed(FeedRegained(broker.broker_epoch), START)
     return term
@@ -78,3 +82,17 @@ def test_a_refused_request_changes_nothing() -> None:
     request = AllocateProducerIds(RequestHeader(7, NEVER), a_broker(3).broker_id, ONE.broker_epoch)
     change, reply = a_term().decide(request, START)
     assert (change, reply.error) == (None, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+
+def test_preferred_leaders_return_in_parts_without_another_interval_between_them() -> None:
+    whole = a_topic("a", *[(1, 2)] * 3)
+    led = tuple(replace(one, leader=TWO.broker_id) for one in whole.partitions)
+    limits = Limits(elections_at_once=1, rebalance_interval_ms=1_000)
+    term, leaderless = a_term(replace(whole, partitions=led), limits=limits), []
+    while (change := term.due_change(after(1_000))) is not None:
+        term.apply(change)
+        leaders = [one.leader for one in term.image.topics["a"].partitions]
+        leaderless.append(leaders.count(NO_BROKER))
+        term.on_feed(FeedAcknowledged(TWO.broker_epoch, term.image.position), after(1_000))
+    assert leaders == [ONE.broker_id] * 3
+    assert leaderless == [1, 0] * 3, "each is led before the next one is without a leader"
