@@ -107,6 +107,25 @@ def list_of(*choices: str) -> ConfigKind:
     return ConfigKind(7, parse)
 
 
+_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
+ALL_REPLICAS: Final = "*"
+
+
+def replicas() -> ConfigKind:
+    """Return the kind of lists of replicas, ``partition:broker`` each, or ``*`` for all."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        words = tuple(word.strip() for word in text.split(",") if word.strip())
+        if words != (ALL_REPLICAS,) and not all(map(_REPLICA.fullmatch, words)):
+            raise InvalidConfigError(
+                "must be the literal '*' or a list of replicas in the following format:"
+                " [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+            )
+        return words
+
+    return ConfigKind(7, parse)
+
+
 _UNITS_MS: Final = {".minutes": 60_000, ".hours": 3_600_000}
 
 

@@ -17,6 +17,7 @@ from tidemark.model.config_values import (
     list_of,
     long,
     one_of,
+    replicas,
 )
 
 
@@ -100,7 +101,7 @@ _KEYS: Final = (
     ),
     TopicConfigKey(
         "follower.replication.throttled.replicas",
-        list_of(),
+        replicas(),
         "",
         "",
         "replicas throttled as followers",
@@ -113,7 +114,7 @@ _KEYS: Final = (
         "bytes of log between two entries of the offset index",
     ),
     TopicConfigKey(
-        "leader.replication.throttled.replicas", list_of(), "", "", "replicas throttled as leaders"
+        "leader.replication.throttled.replicas", replicas(), "", "", "replicas throttled as leaders"
     ),
     TopicConfigKey(
         "max.compaction.lag.ms",
@@ -307,6 +308,19 @@ def parse_value(name: str, text: str) -> Any:
         raise InvalidConfigError(
             f"Invalid value {text} for configuration {name}: {reason}"
         ) from None
+
+
+def unknown_settings(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the problem of each setting that this release does not know, or that has a value which
+    it does not take: a newer release set it.
+    """
+    problems = {}
+    for name, text in overrides.items():
+        try:
+            parse_value(name, text)
+        except InvalidConfigError as reason:
+            problems[name] = str(reason)
+    return problems
 
 
 def topic_config(

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidemark.model.config_values import ALL_REPLICAS
 from tidemark.model.ids import BrokerId, InstantMs
 
-ALL_REPLICAS: Final = "*"
 CLUSTER_WIDE: Final = ""
 REST_MS_MAX: Final = 1_000
 """Longest wait of a throttled replica, since the rate may be raised meanwhile."""

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from tidemark.model.config_values import InvalidConfigError
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS, TopicConfig, topic_config
@@ -33,10 +35,13 @@ def test_a_topics_value_wins_over_the_brokers() -> None:
         ("preallocate", "maybe", "either true or false"),
         ("min.cleanable.dirty.ratio", "1.5", "at most 1"),
         ("retenton.ms", "5", "did you mean retention.ms?"),
+        ("leader.replication.throttled.replicas", "orders", "must be the literal '*' or a list of"),
+        ("follower.replication.throttled.replicas", "0:1,*", "[partitionId]:[brokerId]"),
+        ("follower.replication.throttled.replicas", "0:-1", "[partitionId]:[brokerId]"),
     ],
 )
 def test_a_bad_value_is_refused_with_what_may_stand_there(key: str, value: str, words: str) -> None:
-    with pytest.raises(InvalidConfigError, match="(?s).*" + words.replace("?", r"\?")):
+    with pytest.raises(InvalidConfigError, match="(?s).*" + re.escape(words)):
         topic_config({key: value})
 
 
@@ -49,3 +54,12 @@ def test_cleanup_policy_may_name_both() -> None:
     config = topic_config({"cleanup.policy": "compact, delete"})
     assert config.is_compacted
     assert config.deletes_by_retention
+
+
+@pytest.mark.parametrize(
+    ("text", "replicas"),
+    [("", ()), ("*", ("*",)), (" 0:1 , 10:2,", ("0:1", "10:2")), ("*,", ("*",))],
+)
+def test_throttled_replicas_are_all_or_named(text: str, replicas: tuple[str, ...]) -> None:
+    config = topic_config({"leader.replication.throttled.replicas": text})
+    assert config.leader_replication_throttled_replicas == replicas

@@ -21,3 +21,12 @@ def test_of_a_brokers_defaults_only_those_that_contradict_a_topic_are_left_out(
     config = effective(topic, {**KEPT, **of_broker})
     assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == lags
     assert (config.retention_ms, config.flush, config.min_insync_replicas) == (-1, "group", 2)
+
+
+@pytest.mark.parametrize("setting", [("of.a.newer.release", "1"), ("segment.bytes", "big")])
+def test_a_setting_of_a_topic_that_this_release_does_not_know_is_left_out_alone(
+    setting: tuple[str, str],
+) -> None:
+    topic = TopicImage("a", TopicId(bytes(16)), {"retention.ms": "5", **dict([setting])}, ())
+    config = effective(topic, KEPT)
+    assert (config.retention_ms, config.flush, config.segment_bytes) == (5, "group", 1 << 30)
