@@ -107,17 +107,41 @@ def _fenced(before: PartitionImage, after: PartitionImage) -> PartitionImage:
     return next_epoch(after, after.leader)
 
 
+class _Room:
+    """Replicas that each topic may still get: those of all its partitions are in one znode."""
+
+    def __init__(self, image: ClusterImage, replicas_max: int) -> None:
+        self._image = image
+        self._replicas_max = replicas_max
+        self._left: dict[str, int] = {}
+
+    def take(self, topic: str, before: PartitionImage, after: PartitionImage) -> None:
+        """Count what a partition gets. Raises TidemarkError POLICY_VIOLATION if it is too much."""
+        if topic not in self._left:
+            partitions = self._image.topics[topic].partitions
+            self._left[topic] = self._replicas_max - sum(len(one.replicas) for one in partitions)
+        more = len(after.replicas) - len(before.replicas)
+        if more > max(self._left[topic], 0):
+            raise TidemarkError(
+                ErrorCode.POLICY_VIOLATION,
+                f"A topic may have {self._replicas_max} replicas, those of all its partitions"
+                " together and those that a move removes at its end: move fewer at once.",
+            )
+        self._left[topic] -= more
+
+
 def decide_reassignments(
-    cluster: Cluster, request: AlterReassignments
+    cluster: Cluster, request: AlterReassignments, replicas_per_topic_max: int
 ) -> tuple[Change | None, PartitionResults]:
     """Decide on each partition alone."""
-    image = cluster.image
+    image, room = cluster.image, _Room(cluster.image, replicas_per_topic_max)
     drafts: dict[TopicId, dict[int, PartitionImage]] = {}
     results: list[PartitionResult] = []
     for move in request.moves:
         try:
             before = _find(image, move)
             after = _moved(image, before, move, request)
+            room.take(move.topic, before, after)
         except TidemarkError as error:
             results.append(PartitionResult(move.topic, move.partition, error.code, error.message))
             continue

@@ -319,7 +319,8 @@ class ActiveTerm:
             case ElectLeaders():
                 return decide_elect_leaders(self._cluster, request, self._replacement, now)
             case AlterReassignments():
-                return decide_reassignments(self._cluster, request)
+                replicas_max = self._defaults.replicas_per_topic_max
+                return decide_reassignments(self._cluster, request, replicas_max)
             case _:
                 assert_never(request)
 

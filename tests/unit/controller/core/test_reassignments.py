@@ -30,7 +30,7 @@ def four() -> Cluster:
 def ask(cluster: Cluster, *replicas: int, cancel: bool = False, rf: bool = True) -> PartitionResult:
     move = Move("a", 0, None if cancel else ids(*replicas))
     request = AlterReassignments(RequestHeader(1, NEVER), (move,), allow_rf_change=rf)
-    change, results = decide_reassignments(cluster, request)
+    change, results = decide_reassignments(cluster, request, replicas_per_topic_max=1_000)
     if change is not None:
         applied(cluster, change)
     return results.partitions[0]
@@ -100,3 +100,22 @@ def test_a_move_that_leaves_no_replica_in_sync_is_refused() -> None:
     moving = replace(moved_to(WHOLE, ids(3, 4)), isr=ids(3), leader=BrokerId(3))
     with pytest.raises(TidemarkError, match="Only replicas that the present move has added"):
         moved_to(moving, ids(1, 4))
+
+
+def moves(cluster: Cluster, replicas_max: int, *targets: tuple[int, ...]) -> list[ErrorCode]:
+    """Return the error of each partition of ``a`` that moves to a target."""
+    asked = tuple(Move("a", number, ids(*target)) for number, target in enumerate(targets))
+    request = AlterReassignments(RequestHeader(1, NEVER), asked, allow_rf_change=True)
+    change, results = decide_reassignments(cluster, request, replicas_max)
+    if change is not None:
+        applied(cluster, change)
+    return [one.error for one in results.partitions]
+
+
+def test_a_topic_gets_no_more_replicas_than_its_znode_holds() -> None:
+    """Otherwise the write would fail, and the request would end one term after the other."""
+    cluster = a_cluster(a_topic("a", (1,), (1,), (1,)))
+    refused = ErrorCode.POLICY_VIOLATION
+    assert moves(cluster, 6, (1, 2), (2, 3), (3,)) == [ErrorCode.NONE, ErrorCode.NONE, refused]
+    assert moves(cluster, 6, (2,)) == [ErrorCode.NONE], "it has the replica already"
+    assert moves(cluster, 3, (1,)) == [ErrorCode.NONE], "fewer replicas are always possible"
