@@ -1,5 +1,6 @@
 """Checks of transactional batches and of transactional offset commits (KIP-890): if the coordinator
-must verify that the partition is part of the transaction, and the meaning of its reply.
+must verify that the partition is part of the transaction, and the meaning of its reply. Before it,
+the sender of a batch needs the permission to write in transactions of the id.
 
     begin --> Ask --> answered --> decision
       |                  |
@@ -9,7 +10,14 @@ must verify that the partition is part of the transaction, and the meaning of it
 
 from typing import Final, NamedTuple
 
-from tidemark.codec.record_batch import BatchHeader
+from tidemark.codec.record_batch import (
+    CRC_START,
+    HEADER_BYTES,
+    MAGIC_POSITION,
+    MAGIC_V2,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
 from tidemark.model.errors import ErrorCode
 
 from broker.core.groups.group_rules import producer_problem
@@ -23,8 +31,25 @@ second one is rare.
 ENDED_MEANWHILE: Final = Refusal(
     ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction ended while the batch was verified; retry"
 )
+NOT_ALLOWED: Final = Refusal(
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    "a transactional batch needs a transactional id that its sender may write",
+)
+_ATTRIBUTES_LOW: Final = CRC_START + 1
 _RETRIED: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 """Error of an offset commit where a batch gets NOT_ENOUGH_REPLICAS: clients retry the commit."""
+
+
+def claims_transaction(batch: memoryview | None) -> bool:
+    """True for a transactional batch. Its request must name a transactional id that the sender may
+    write, whatever the state of the partition: an open transaction there is somebody's.
+    """
+    return (
+        batch is not None
+        and len(batch) >= HEADER_BYTES
+        and batch[_ATTRIBUTES_LOW] & TRANSACTIONAL_BIT != 0
+        and batch[MAGIC_POSITION] == MAGIC_V2
+    )
 
 
 class Ask(NamedTuple):

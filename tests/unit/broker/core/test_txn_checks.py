@@ -5,11 +5,19 @@ verifies.
 import pytest
 from broker.core.groups.requests import TxnOffsetCommit
 from broker.core.partition import Partition, Refusal
-from broker.core.txn_checks import ASKS_MAX, ENDED_MEANWHILE, Ask, BatchCheck, OffsetsCheck
+from broker.core.txn_checks import (
+    ASKS_MAX,
+    ENDED_MEANWHILE,
+    Ask,
+    BatchCheck,
+    OffsetsCheck,
+    claims_transaction,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from tidemark.codec.control_record import EndTxnMarker
-from tidemark.codec.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from tidemark.codec.record_batch import MAGIC_POSITION, TRANSACTIONAL_BIT, BatchHeader
+from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId
 from unit.broker.core.replicated import SIZE, WALL, a_partition, lead_in
@@ -167,3 +175,14 @@ def test_a_batch_goes_on_only_after_a_yes_that_no_end_came_before(
             step = check.answered(step, None if says_yes else NO)
     assert step == (NO if not says_yes else ENDED_MEANWHILE if all(ends) else None)
     assert (step is None) == one.verifications.is_verified(PRODUCER, EPOCH)
+
+
+def test_a_batch_claims_a_transaction_by_its_bit_alone() -> None:
+    records = [(0, None, b"x", ())]
+    inside = build_batch(records, producer_id=PRODUCER, attributes_extra=TRANSACTIONAL_BIT)
+    old = bytearray(inside)
+    old[MAGIC_POSITION] = 1
+    assert claims_transaction(memoryview(inside))
+    for other in (build_batch(records, producer_id=PRODUCER), bytes(old), inside[:60], b""):
+        assert not claims_transaction(memoryview(other))
+    assert not claims_transaction(None)

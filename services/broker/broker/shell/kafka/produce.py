@@ -21,13 +21,14 @@ from tidemark.kafka.produce import (
     write_produce_response,
 )
 from tidemark.kafka.produce_repeated import RepeatedProduce
-from tidemark.model.authorization import Operation, topic_resource
+from tidemark.model.authorization import Operation, topic_resource, transactional_id_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
 from tidemark.model.topics import INTERNAL_TOPICS
 
 from broker.core.commit_wait import CommitWait
 from broker.core.produce_request import ANSWER, CLOSE, HOLD, PARK, Action, PendingProduce, Step
+from broker.core.txn_checks import NOT_ALLOWED, claims_transaction
 from broker.shell.kafka import leader_hints
 from broker.shell.kafka.produce_parts import ProduceParts
 from broker.shell.listener.connection import Connection
@@ -117,6 +118,8 @@ def _handle_repeated(
         )
     ):
         hosted = _topic_refused(parts, connection, topic, topic_id) or hosted
+    if claims_transaction(records):
+        hosted = NOT_ALLOWED.error_code  # such a request has no transactional id
     if not isinstance(hosted, ErrorCode) and _is_usual(hosted, records, version):
         hosted.counters.produces += 1
         outcome = parts.appender.append_batch(hosted, records, acks, parts.facts.clock.wall_ms())
@@ -155,12 +158,15 @@ def _handle_request(
     topics: list[ProduceTopicResult] = []
     produce: _Produce | None = None
     transactional = request.transactional_id is not None
+    may_transact = _may_transact(parts, connection, request.transactional_id)
     for topic, topic_id, partitions in request.topics:
         results: list[ProducePartitionResult] = []
         topics.append((topic, topic_id, results))
         refused = _topic_refused(parts, connection, topic, topic_id)
         for partition, records in partitions:
             hosted = refused or parts.table.find(topic, topic_id, partition)
+            if not may_transact and claims_transaction(records):
+                hosted = NOT_ALLOWED.error_code
             if (
                 isinstance(hosted, ErrorCode)
                 or not _is_usual(hosted, records, version)
@@ -193,6 +199,16 @@ def _handle_request(
         produce.finish(throttle_ms)
     elif acks != 0:
         connection.answer(header, write_produce_response(version, topics, throttle_ms))
+
+
+def _may_transact(
+    parts: ProduceParts, connection: Connection, transactional_id: str | None
+) -> bool:
+    """True if the sender may write in transactions of the id that the request names."""
+    if transactional_id is None:
+        return False
+    resource = transactional_id_resource(transactional_id)
+    return parts.facts.authorizer.authorize(connection.requester, Operation.WRITE, resource)
 
 
 def _is_usual(hosted: HostedPartition, records: memoryview | None, version: int) -> bool:

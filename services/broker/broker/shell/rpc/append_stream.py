@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidemark.codec.record_batch import iterate_headers
-from tidemark.model.authorization import Operation
+from tidemark.model.authorization import Operation, transactional_id_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.inbox import Inbox
 from tidemark.runtime.streams import END_OF_STREAM, StreamContext, receive, send
@@ -15,6 +15,7 @@ from tidemark_wire.v1 import partition_store_pb2
 
 from broker.core.commit_wait import CommitWait
 from broker.core.parked import INTERNAL, WRITE
+from broker.core.txn_checks import NOT_ALLOWED
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.appender import PartitionAppender
 from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
@@ -118,6 +119,8 @@ class AppendStream:
             outcome = append_owned(
                 parts.facts, parts.appender, hosted, command, self._caller.requester
             )
+        elif not self._may_transact(command):
+            outcome = parts.appender.refused(hosted, NOT_ALLOWED)
         else:
             if parts.parked.requests.is_full and hosted.partition.commitment.may_wait(command.acks):
                 await parts.parked.wait_room()
@@ -132,6 +135,18 @@ class AppendStream:
         commit = CommitWait.of(hosted, outcome.end)
         committed = self._park(commit, command)
         return PendingAnswer(command.correlation_id, outcome, throttle_ms, committed, commit)
+
+    def _may_transact(self, command: AppendCommand) -> bool:
+        """True if the caller may write in transactions of the id, or no batch is of a
+        transaction.
+        """
+        if command.transactional_id:
+            resource = transactional_id_resource(command.transactional_id)
+            requester = self._caller.requester
+            if self._parts.facts.authorizer.authorize(requester, Operation.WRITE, resource):
+                return True
+        batches = iterate_headers(memoryview(command.batches))
+        return not any(header.is_transactional for _, header in batches)
 
     async def _write(self, hosted: HostedPartition, command: AppendCommand) -> AppendOutcome:
         """Append batches, in one go if no record must be inspected first."""
