@@ -53,8 +53,10 @@ class ProducerEntry(NamedTuple):
 
     @property
     def last_timestamp(self) -> int:
-        """Max timestamp of the last batch; -1 before the first."""
-        return self.batches[-1].timestamp if self.batches else -1
+        """Max timestamp of the last batch. Without a batch of this epoch the time of the last
+        append: after a marker, and for a group's offsets, which have no sequences.
+        """
+        return self.batches[-1].timestamp if self.batches else self.updated_at
 
 
 class Accepted(NamedTuple):

@@ -14,7 +14,7 @@ from broker.core.producers import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.codec.control_record import EndTxnMarker, OwnerRecord
-from tidemark.codec.record_batch import BatchHeader
+from tidemark.codec.record_batch import TRANSACTIONAL_BIT, BatchHeader
 from tidemark.model.errors import ErrorCode
 
 LAST = 2**31 - 1
@@ -98,6 +98,18 @@ def test_silent_producers_expire() -> None:
     sent(table, header(0, producer_id=8), 1, now=500)
     assert table.expire(now=600, expiration_ms=500) == 1
     assert [entry.producer_id for entry in table.statistics()] == [8]
+
+
+def test_an_append_without_sequences_has_a_time_too() -> None:
+    """Otherwise a transaction that has just committed offsets would count as hanging."""
+    table = ProducerTable()
+    offsets = header(-1)._replace(attributes=TRANSACTIONAL_BIT)
+    table.replay(offsets, 1_000)
+    assert [one.last_timestamp for one in table.statistics()] == [1_000]
+    table.replay(header(-1, epoch=1), 2_000, EndTxnMarker(commits=True, coordinator_epoch=1))
+    assert [one.last_timestamp for one in table.statistics()] == [2_000]
+    table.appended(header(0, epoch=1), 9, 3_000)
+    assert [one.last_timestamp for one in table.statistics()] == [5]
 
 
 def test_a_snapshot_keeps_the_whole_window() -> None:
