@@ -31,6 +31,8 @@ _LATER: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.REQUEST_TIMED_OUT,
+        # The coordinator does not know another partition of the same call yet.
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
 """Answered to producers as NOT_ENOUGH_REPLICAS, which all of them retry (as with Kafka)."""

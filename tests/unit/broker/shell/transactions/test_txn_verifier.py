@@ -73,6 +73,7 @@ def test_what_is_asked_at_once_goes_out_together() -> None:
     ("code", "told"),
     [
         (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.NOT_ENOUGH_REPLICAS),
         (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
         (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
