@@ -35,6 +35,9 @@ from broker.core.producers import ACCEPTED, Duplicate, Ended, ProducerTable, Ref
 from broker.core.txn_verification import TxnVerifications
 
 _BAD_SEQUENCE: Final = Refusal(ErrorCode.INVALID_RECORD, "a producer id needs a sequence from 0 on")
+_NO_PRODUCER: Final = Refusal(
+    ErrorCode.INVALID_REQUEST, "a marker ends the transaction of a producer, with its epoch"
+)
 _NOT_VERIFIED: Final = Refusal(
     ErrorCode.INVALID_TXN_STATE,
     "the transaction coordinator has not said that the partition is part of this transaction",
@@ -141,6 +144,8 @@ class Admission:
         if isinstance(control, OwnerRecord):
             return self.owner_refused(control.owner_epoch)
         if isinstance(control, EndTxnMarker):
+            if header.producer_id < 0 or header.producer_epoch < 0:
+                return _NO_PRODUCER
             verdict = self.producers.check_marker(*producer, control, bumped=bumped)
             if isinstance(verdict, Ended):
                 return verdict

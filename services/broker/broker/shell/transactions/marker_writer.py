@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.model.errors import ErrorCode
-from tidemark.model.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
+from tidemark.model.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from tidemark.protocol.shard import Writer
 from tidemark.runtime.clock import Clock
 
@@ -108,6 +108,9 @@ class MarkerWriter:
             return Written(
                 ErrorCode.NONE, "", relay=Relay(partial(self._end_at_owner, hosted, ending))
             )
+        if hosted.topic_partition.topic == TRANSACTION_STATE:
+            words = f"no transaction writes to {TRANSACTION_STATE}"
+            return Written(ErrorCode.INVALID_REQUEST, words)
         is_groups = hosted.topic_partition.topic == CONSUMER_OFFSETS
         if is_groups and not self._groups.is_serving(number):
             return Written(

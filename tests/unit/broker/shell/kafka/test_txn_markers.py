@@ -8,6 +8,7 @@ from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.authorization import Authorizer, Operation, Requester, Resource
 from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import TRANSACTION_STATE
 from unit.broker.shell.broker_worlds import OTHER, World, topic
 from unit.broker.shell.kafka.conftest import AskOf
 
@@ -79,6 +80,8 @@ def test_an_administrator_ends_it(world: World, ask_of: AskOf, version: int) -> 
     [
         (marker(epoch=2), ErrorCode.INVALID_PRODUCER_EPOCH),
         (marker(transaction_version=2), ErrorCode.INVALID_PRODUCER_EPOCH),
+        (marker(producer_id=-1), ErrorCode.INVALID_REQUEST),
+        (marker(epoch=-1), ErrorCode.INVALID_REQUEST),
         (marker("bills"), ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (marker("nothing"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
@@ -88,6 +91,12 @@ def test_what_would_end_another_transaction_is_refused(
 ) -> None:
     assert written(ask_of, world, fields) == code
     assert producer(ask_of, world).current_txn_start_offset == 1
+
+
+def test_no_marker_gets_into_the_log_of_the_coordinators(world: World, ask_of: AskOf) -> None:
+    world.show(topic(), topic(TRANSACTION_STATE, number=3))
+    assert written(ask_of, world, marker(TRANSACTION_STATE)) == ErrorCode.INVALID_REQUEST
+    assert world.hosted(TRANSACTION_STATE).partition.log_end == 0
 
 
 @pytest.mark.feature("L02")
