@@ -88,8 +88,12 @@ class CoordinatorShard:
     def wake(self, now: Moment) -> CoordinatorDecision:
         """Decide one request whose group id is free again, or do what GroupShard does."""
         if self._ready:
-            request_id, request = self._ready.popleft()
-            return self.decide(request_id, request, now)
+            parked = self._ready.popleft()
+            if isinstance(parked.request, TxnOffsetCommit):
+                # The partition's leader verified it before the look-up: its transaction may have
+                # ended since, and nothing would end what begins now.
+                return _refused([parked], ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return self.decide(*parked, now)
         return _of_groups(self.groups.wake(now))
 
     def reply_now(self, answer: Answer) -> CoordinatorReply:

@@ -184,6 +184,16 @@ def test_a_consumer_without_a_group_may_read_the_offsets_of_an_id_that_is_taken_
     assert world.error_of(request_id) is ErrorCode.NONE
 
 
+def test_offsets_of_a_transaction_are_not_committed_after_a_look_up() -> None:
+    """Their transaction was verified before it, and may have ended since."""
+    world = reserved()
+    request_id = world.send(txn_commit(5))
+    look_up(world, exists=False)
+    assert world.error_of(request_id) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert not any(writer for _, writer, _ in world.log)
+    assert world.error_of(world.send(txn_commit(5))) is ErrorCode.NONE
+
+
 def test_an_id_that_is_reserved_again_during_the_look_up_stays_reserved() -> None:
     world = reserved()
     request_id = world.send(join())
