@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import InstantMs
 from tidemark.model.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from tidemark.protocol.shard import Writer
 from tidemark.runtime.clock import Clock
@@ -22,6 +23,9 @@ from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.parking_lot import ParkingLot
 
 COMMIT_WAIT_MS: Final = 10_000
+"""Longest wait for the in-sync replicas, from the append on. It is one wait for all markers of a
+request, whose answer is to come within marker.request.timeout.ms.
+"""
 BUMPED_FROM: Final = 2
 """Lowest ``transaction_version`` whose markers carry a producer epoch above that of the records."""
 
@@ -57,6 +61,8 @@ class Written(NamedTuple):
     error_code: ErrorCode
     message: str
     commit: CommitWait[HostedPartition] | None = None
+    due: InstantMs = InstantMs(0)
+    """End of the wait for ``commit``."""
     relay: Relay | None = None
 
 
@@ -134,7 +140,8 @@ class MarkerWriter:
             )
         if not outcome.must_wait:
             return Written(ErrorCode.NONE, "")
-        return Written(ErrorCode.NONE, "", CommitWait.of(hosted, outcome.end))
+        due = InstantMs(self._clock.now_ms() + COMMIT_WAIT_MS)
+        return Written(ErrorCode.NONE, "", CommitWait.of(hosted, outcome.end), due)
 
     async def _end_at_owner(self, hosted: HostedPartition, ending: Ending) -> tuple[ErrorCode, str]:
         """Let the owner of a shard of share groups write the end."""
@@ -162,12 +169,13 @@ class MarkerWriter:
         """Return the outcome of one target, once the in-sync replicas have it or the wait has
         ended.
         """
-        code, message, commit, relay = written
+        code, message, commit, due, relay = written
         if relay is not None:
             return await relay.outcome()
         if commit is not None:
-            if not commit.is_lost and not commit.is_committed:
-                await self._parked.wait_committed(commit.hosted, commit.end, wait_ms=COMMIT_WAIT_MS)
+            wait_ms = due - self._clock.now_ms()
+            if wait_ms > 0 and not commit.is_lost and not commit.is_committed:
+                await self._parked.wait_committed(commit.hosted, commit.end, wait_ms=wait_ms)
             if commit.is_lost or not commit.is_committed:
                 return commit.failure(), "appended, but not replicated in time"
         return code, message

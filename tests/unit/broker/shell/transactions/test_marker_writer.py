@@ -1,16 +1,20 @@
-"""Markers for the state of share groups: they go to the owners of the shards."""
+"""Markers for the state of share groups, which go to the owners of the shards; and the wait for
+in-sync replicas.
+"""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from broker.core.partition import Role
-from broker.shell.transactions.marker_writer import Ending, MarkerWriter
+from broker.shell.transactions.marker_writer import COMMIT_WAIT_MS, Ending, MarkerWriter
 from tidemark.codec.control_record import EndTxnMarker
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import SHARE_GROUP_STATE, TopicPartition
 from tidemark.protocol.shard import Writer
+from unit.broker.shell.broker_worlds import ME, OTHER, World, topic
 from virtual_time import run_virtual
 
 NOTHING = cast("Any", None)
@@ -73,5 +77,27 @@ def test_a_broker_that_does_not_lead_calls_nobody() -> None:
         markers = MarkerWriter(NOTHING, NOTHING, NOTHING, NOTHING, owners)
         code, _ = await markers.settled(markers.write(a_shard(3, Role.FOLLOWER), an_end()))
         assert (code, owners.ended) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
+
+    run_virtual(scenario())
+
+
+def test_the_markers_of_a_request_wait_for_replicas_that_stand_still_together() -> None:
+    world = World()
+    alone = topic(partitions=3)
+    both = tuple(replace(one, replicas=(ME, OTHER), isr=(ME, OTHER)) for one in alone.partitions)
+    world.show(replace(alone, partitions=both))
+
+    async def wait_committed(_: object, __: int, *, wait_ms: int) -> bool:
+        world.clock.advance(wait_ms)
+        return False
+
+    async def scenario() -> None:
+        parked: Any = SimpleNamespace(wait_committed=wait_committed)
+        markers = MarkerWriter(world.clock, world.appender, parked, NOTHING, NOTHING)
+        written = [markers.write(world.hosted(partition=one), an_end()) for one in range(3)]
+        begin = world.clock.now_ms()
+        outcomes = [await markers.settled(one) for one in written]
+        assert {message for _, message in outcomes} == {"appended, but not replicated in time"}
+        assert world.clock.now_ms() == begin + COMMIT_WAIT_MS
 
     run_virtual(scenario())
