@@ -112,6 +112,8 @@ class Ground(NamedTuple):
     """Whether brokers have disks that can be made to fail."""
 
 
+ROUND_STEPS: Final = 10
+"""Steps of a round. A run makes a whole one at least, however slow the machine is."""
 _CALM_S: Final = (1.0, 4.0)
 _DOWN_S: Final = (0.5, 8.0)
 _PAUSED_BEYOND_S: Final = (1.0, 5.0)
@@ -172,6 +174,7 @@ def _draw_round(dice: random.Random, ground: Ground) -> list[tuple[Fault, ...]]:
         (broker(*_BROKER_KINDS), coordinator(third_s)),
         (broker(*_BROKER_KINDS), other(second_s)),
     ]
+    assert len(steps) == ROUND_STEPS
     dice.shuffle(steps)
     return steps
 

@@ -1,6 +1,5 @@
 """The end of a run: what it proved, in a table for people and in JSON for programs. Pure."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
@@ -24,7 +23,6 @@ COORDINATOR_CHANGES_LEAST: Final = 1
 GROUP_MOVES_LEAST: Final = 1
 ZOMBIES_LEAST: Final = 1
 SESSION_EXPIRIES_LEAST: Final = 1
-_LEAST_IN_S: Final = 120.0
 _EVIDENCE_LINES_MAX: Final = 20
 
 
@@ -49,9 +47,12 @@ class TransactionFigures:
 
 @dataclass(frozen=True)
 class Figures:
-    """What happened. ``seconds``: from the first write offered to the last."""
+    """What happened. ``seconds``: from the first write offered to the last; ``rounds``: those of
+    faults that were made as a whole.
+    """
 
     seconds: float
+    rounds: int
     acknowledged: int
     elections: int
     controller_changes: int
@@ -93,7 +94,7 @@ class Report:
     def lacking(self) -> list[str]:
         """Why the run proves nothing; empty when it proves something."""
         figures, transactions = self.figures, self.figures.transactions
-        scale = max(1.0, figures.seconds / _LEAST_IN_S)
+        scale = max(1, figures.rounds)
         moves, group_moves = COORDINATOR_CHANGES_LEAST * scale, GROUP_MOVES_LEAST * scale
         asked = (
             ("acknowledged writes", figures.acknowledged, ACKNOWLEDGED_LEAST),
@@ -109,9 +110,9 @@ class Report:
             ("copies from a share group", figures.share_copies, SHARE_COPIES_LEAST),
         )
         return [
-            f"{what}: {found:g}, at least {math.floor(least)} are wanted"
+            f"{what}: {found:g}, at least {least} are wanted"
             for what, found, least in asked
-            if found < math.floor(least)
+            if found < least
         ]
 
     def exit_code(self) -> int:

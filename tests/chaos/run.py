@@ -23,7 +23,7 @@ from chaos.counting import Unavailability, Window, longest_stall, windows
 from chaos.exactly_once import THREADS, ExactlyOnce
 from chaos.history import Findings, History, check
 from chaos.load import Reader, Writer, end_offsets, read_back
-from chaos.plan import Ground, Step, draw_steps
+from chaos.plan import ROUND_STEPS, Ground, Step, draw_steps
 from chaos.replicas import differences, misindexed, read_replicas
 from chaos.report import Figures, Report, TransactionFigures
 from chaos.sessions import Onlooker
@@ -207,6 +207,7 @@ def run(options: Options, directory: Path, say: Callable[[str], None]) -> Outcom
         gaps = _windows(this, clients.writers, seconds)
         figures = Figures(
             seconds=seconds,
+            rounds=len(this.steps) // ROUND_STEPS,
             acknowledged=len(history.acknowledged),
             elections=watcher.elections.count,
             controller_changes=watcher.epochs.changes,
@@ -226,7 +227,9 @@ def run(options: Options, directory: Path, say: Callable[[str], None]) -> Outcom
 def _strike(
     this: _Run, options: Options, cluster: ChaosCluster, strikes: Strikes, clients: _Clients
 ) -> None:
-    """Step by step until the time is over, then until all is whole. Ends early when it is not."""
+    """Step by step until the time is over and a round is made, then until all is whole. Ends early
+    when it is not.
+    """
     end = this.began + options.seconds
     ground = Ground(
         BROKERS,
@@ -240,7 +243,7 @@ def _strike(
         this.tell(f"no disk fails in this run: {cluster.disks.problem}")
     steps = draw_steps(options.seed, ground)
     with _noting_wounds(this):
-        while time.monotonic() < end:
+        while time.monotonic() < end or len(this.steps) < ROUND_STEPS:
             step = next(steps)
             this.steps.append(step)
             this.tell(f"step {step}")

@@ -48,7 +48,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
         mutual=authority.server | mutual,
         everywhere=audit,
     ) as world:
-        world.add_users([SUPER_USER, "alice", "bob", "carol"])
+        world.add_users([SUPER_USER, "alice", "bob", "carol", "dora"])
         admin = AdminClient(settings(world, SUPER_USER))
         topics = [NewTopic(name, 1, 1) for name in ("orders-eu", "secret")]
         for one in admin.create_topics(topics).values():
@@ -133,8 +133,8 @@ def test_a_pattern_of_the_consumer_protocol_matches_what_its_member_may_describe
 ) -> None:
     admin = AdminClient(settings(secured, SUPER_USER))
     wanted = [
-        acl("bob", AclOperation.READ, "orders", ResourceType.TOPIC),
-        acl("bob", AclOperation.READ, "patterns", ResourceType.GROUP),
+        acl("dora", AclOperation.READ, "orders", ResourceType.TOPIC),
+        acl("dora", AclOperation.READ, "patterns", ResourceType.GROUP),
     ]
     for made in admin.create_acls(wanted).values():
         made.result(PATIENCE_S)
@@ -145,7 +145,7 @@ def test_a_pattern_of_the_consumer_protocol_matches_what_its_member_may_describe
         "group.protocol": "consumer",
         "auto.offset.reset": "earliest",
     }
-    consumer = Consumer({**settings(secured, "bob"), **group})
+    consumer = Consumer({**settings(secured, "dora"), **group})
     consumer.subscribe(["^[a-z].*"])
     message = consumer.poll(PATIENCE_S)
     assert message is not None

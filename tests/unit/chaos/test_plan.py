@@ -3,13 +3,13 @@
 from itertools import islice
 
 import pytest
+from chaos.plan import ROUND_STEPS as ROUND
 from chaos.plan import Ground, Kind, Role, Step, draw_steps
 from hypothesis import given
 from hypothesis import strategies as st
 
 GROUND = Ground(3, 6, 4.0, coordinators=2, internal_partitions=3, disks_fail=True)
 SEEDS = st.integers(0, 2**32)
-ROUND = 10
 
 
 def steps(seed: int, count: int = 2 * ROUND) -> list[Step]:

@@ -28,7 +28,7 @@ _FORMAT: Final = 1
 # Below the range that the kernel assigns to outgoing connections.
 _FREE_PORTS: Final = (20_000, 32_000)
 _PORTS_IN_BLOCK: Final = 140
-_RESERVED_BLOCKS_MAX: Final = 16
+_RESERVED_BLOCKS_MAX: Final = 8
 _reserved_blocks: Final[deque[int]] = deque()
 """Descriptors of the lock files of the newest blocks that free_port_block returned."""
 

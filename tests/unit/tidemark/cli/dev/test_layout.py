@@ -112,18 +112,18 @@ def test_free_ports_are_below_those_of_outgoing_connections(tmp_path: Path) -> N
 
 GIVEN_TO_ANOTHER = """
 from tidemark.cli.dev.layout import free_port_block
-print([free_port_block() for _ in range(16)], flush=True)
+print([free_port_block() for _ in range(8)], flush=True)
 input()
 """
 
 
 def test_two_processes_do_not_get_one_block_of_ports() -> None:
-    own = {free_port_block() for _ in range(16)}
+    own = {free_port_block() for _ in range(8)}
     argv = [sys.executable, "-c", GIVEN_TO_ANOTHER]
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as another:
         assert another.stdout is not None
         others = json.loads(another.stdout.readline())
-        assert len(own) == len(set(others)) == 16
+        assert len(own) == len(set(others)) == 8
         assert not own & set(others)
         another.communicate("\n")
