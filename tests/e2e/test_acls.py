@@ -48,7 +48,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
         mutual=authority.server | mutual,
         everywhere=audit,
     ) as world:
-        world.add_users([SUPER_USER, "alice", "bob", "carol", "dora"])
+        world.add_users([SUPER_USER, "alice", "bob", "carol", "victor"])
         admin = AdminClient(settings(world, SUPER_USER))
         topics = [NewTopic(name, 1, 1) for name in ("orders-eu", "secret")]
         for one in admin.create_topics(topics).values():
@@ -133,26 +133,27 @@ def test_a_pattern_of_the_consumer_protocol_matches_what_its_member_may_describe
 ) -> None:
     admin = AdminClient(settings(secured, SUPER_USER))
     wanted = [
-        acl("dora", AclOperation.READ, "orders", ResourceType.TOPIC),
-        acl("dora", AclOperation.READ, "patterns", ResourceType.GROUP),
+        acl("victor", AclOperation.READ, "patterns", ResourceType.TOPIC),
+        acl("victor", AclOperation.READ, "patterns", ResourceType.GROUP),
     ]
     for made in admin.create_acls(wanted).values():
         made.result(PATIENCE_S)
-    for topic in ("orders-eu", "secret"):
+    admin.create_topics([NewTopic("patterns-eu", 1, 1)])["patterns-eu"].result(PATIENCE_S)
+    for topic in ("patterns-eu", "secret"):
         assert produce(secured, SUPER_USER, topic) is None
     group = {
         "group.id": "patterns",
         "group.protocol": "consumer",
         "auto.offset.reset": "earliest",
     }
-    consumer = Consumer({**settings(secured, "dora"), **group})
+    consumer = Consumer({**settings(secured, "victor"), **group})
     consumer.subscribe(["^[a-z].*"])
     message = consumer.poll(PATIENCE_S)
     assert message is not None
-    assert (message.error(), message.topic()) == (None, "orders-eu")
+    assert (message.error(), message.topic()) == (None, "patterns-eu")
     (described,) = admin.describe_consumer_groups(["patterns"]).values()
     (member,) = described.result(PATIENCE_S).members
-    assert [one.topic for one in member.assignment.topic_partitions] == ["orders-eu"]
+    assert [one.topic for one in member.assignment.topic_partitions] == ["patterns-eu"]
     consumer.close()
 
 
