@@ -3,7 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from share_coordinator.core.effects import Answer, DropWindows, PruneLog, ReserveGroupId
+from share_coordinator.core.effects import (
+    Answer,
+    DropWindows,
+    PruneLog,
+    ReleaseGroupId,
+    ReserveGroupId,
+)
 from share_coordinator.core.requests import (
     AskStates,
     AskStatesReply,
@@ -73,6 +79,8 @@ class World:
         self.holds_ids = False
         self.checks = True
         self.effects: list[object] = []
+        self.released: list[str] = []
+        """Released group ids."""
         self.answers: dict[int, Reply] = {}
         self.request_id = 0
         self.instant = 1_000
@@ -101,8 +109,10 @@ class World:
         for effect in decision.effects:
             match effect:
                 case Answer():
-                    assert effect.to not in self.answers, effect
-                    self.answers[effect.to] = effect.reply
+                    self.answer(effect)
+                case ReleaseGroupId():
+                    self.released.append(effect.group_id)
+                    self.answer(effect.then)
                 case ReserveGroupId() if not self.holds_ids:
                     self.tell(GroupIdReserved(effect.group_id, self.refuse_ids))
                 case PruneLog():
@@ -110,6 +120,10 @@ class World:
                 case _:
                     self.effects.append(effect)
         self.run_due()
+
+    def answer(self, effect: Answer) -> None:
+        assert effect.to not in self.answers, effect
+        self.answers[effect.to] = effect.reply
 
     def run_due(self) -> None:
         while (due := self.shard.next_deadline()) is not None and due <= self.instant:

@@ -28,9 +28,12 @@ class ReserveGroupId:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseGroupId:
-    """The group is deleted: its id may be used by a group of any type."""
+    """The group is deleted: its id may be used by a group of any type. Perform ``then`` once the
+    group coordinator has released the id, or after some seconds without it.
+    """
 
     group_id: str
+    then: Answer
 
 
 @dataclass(frozen=True, slots=True)

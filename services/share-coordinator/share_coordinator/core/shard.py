@@ -361,9 +361,11 @@ class ShareShard:
                 *group.logged.group_tombstones(),
             ),
             (
-                Answer(request_id, DeleteShareGroupReply(ErrorCode.NONE)),
                 *_drop(keys),
-                ReleaseGroupId(request.group_id),
+                ReleaseGroupId(
+                    request.group_id,
+                    then=Answer(request_id, DeleteShareGroupReply(ErrorCode.NONE)),
+                ),
             ),
         )
 

@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 RESERVE_TIMEOUT_S: Final = 5.0
 """Time for a reservation; after that the heartbeat is refused, and its client repeats it."""
 RELEASE_TIMEOUT_S: Final = 30.0
+RELEASE_WAIT_S: Final = 5.0
+"""Time for which the deletion of a group waits for the release of its id; shorter than the time
+that a broker waits for the deletion.
+"""
 DROP_TIMEOUT_S: Final = 5.0
 NOTICE_TIMEOUT_S: Final = 5.0
 RELEASES_MAX: Final = 10_000
@@ -133,18 +137,22 @@ class BrokerCalls:
             log.warning("group id not reserved", extra=words)
             reserved(ErrorCode.COORDINATOR_NOT_AVAILABLE, failure.message)
 
-    def release(self, group_id: str, owner_epoch: int) -> None:
-        """Let groups of other types have an id. A failure is logged."""
+    def release(self, group_id: str, owner_epoch: int, done: Callable[[], None]) -> None:
+        """Let groups of other types have an id. Call ``done`` when they may, or when it has failed
+        or takes longer than RELEASE_WAIT_S. A failure is logged.
+        """
         if len(self._releases) >= RELEASES_MAX:
             log.warning("group id not released", extra=fields(group=group_id, reason="too many"))
+            done()
             return
         task = self.start(self._release(group_id, owner_epoch), f"release-{group_id}")
         if task is not None:
             self._releases[group_id] = task
-            task.add_done_callback(lambda done: self._released(group_id, done))
+            task.add_done_callback(lambda ended: self._released(group_id, ended))
+            self.start(_wait_for(task, done), f"released-{group_id}")
 
-    def _released(self, group_id: str, done: asyncio.Task[None]) -> None:
-        if self._releases.get(group_id) is done:
+    def _released(self, group_id: str, ended: asyncio.Task[None]) -> None:
+        if self._releases.get(group_id) is ended:
             del self._releases[group_id]
 
     async def _release(self, group_id: str, owner_epoch: int) -> None:
@@ -241,6 +249,11 @@ class BrokerCalls:
             log.info("leader not notified of a transaction's end yet", extra=words)
             return keys
         return []
+
+
+async def _wait_for(release: asyncio.Task[None], done: Callable[[], None]) -> None:
+    await asyncio.wait((release,), timeout=RELEASE_WAIT_S)
+    done()
 
 
 def by_leader(

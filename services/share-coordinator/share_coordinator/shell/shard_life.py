@@ -79,8 +79,8 @@ class ShardLife(shard_life.ShardLife[Request, ShareRecord, Effect]):
                     self._owner_epoch,
                     lambda code, message: self.submit(GroupIdReserved(group_id, code, message)),
                 )
-            case ReleaseGroupId(group_id):
-                self._calls.release(group_id, self._owner_epoch)
+            case ReleaseGroupId(group_id, then):
+                self._calls.release(group_id, self._owner_epoch, lambda: self._perform(then))
             case DropWindows(keys):
                 self._calls.drop_windows(keys)
             case LoadWindows(keys):

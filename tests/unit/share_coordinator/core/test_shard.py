@@ -1,6 +1,6 @@
 """Share groups as their members, leaders and administrators see them."""
 
-from share_coordinator.core.effects import ReleaseGroupId, ReserveGroupId
+from share_coordinator.core.effects import Answer, ReleaseGroupId, ReserveGroupId
 from share_coordinator.core.requests import (
     DeleteShareGroup,
     DeleteShareGroupReply,
@@ -139,10 +139,20 @@ def test_a_deleted_group_leaves_nothing() -> None:
     keys = [world.key("t", partition) for partition in (0, 1)]
     assert world.ask(DeleteShareGroup(G), DeleteShareGroupReply).error_code is ErrorCode.NONE
     assert world.dropped() == keys
-    assert world.effects[-1] == ReleaseGroupId(G)
+    assert world.released == [G]
     assert world.shard == World().shard
     again = world.ask(DeleteShareGroup(G), DeleteShareGroupReply)
     assert again.error_code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_the_deletion_of_a_group_is_answered_when_its_id_is_released() -> None:
+    world = World(t=1)
+    world.join("a", "t")
+    world.beat("a", -1)
+    decision = world.shard.decide(7, DeleteShareGroup(G), world.now)
+    assert not any(isinstance(effect, Answer) for effect in decision.effects)
+    (release,) = (one for one in decision.effects if isinstance(one, ReleaseGroupId))
+    assert release.then == Answer(7, DeleteShareGroupReply(ErrorCode.NONE))
 
 
 def test_a_leader_of_a_deleted_groups_window_is_fenced_by_its_successor() -> None:

@@ -29,6 +29,8 @@ class GroupBroker(share_pb2_grpc.ShareGroupsServicer):
         self.ended: list[pb.ShareTransactionEndedRequest] = []
         self.fails_notices = 0
         """Number of the next notices of ended transactions that get no answer."""
+        self.releases_ids = True
+        """False: releases are refused, as by a group coordinator that loads."""
 
     def _code(self) -> ErrorCode:
         return self.codes.pop(0) if self.codes else ErrorCode.NONE
@@ -41,7 +43,8 @@ class GroupBroker(share_pb2_grpc.ShareGroupsServicer):
 
     async def ReleaseGroupId(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.released.append((request.group_id, request.owner_epoch))
-        return pb.ReleaseGroupIdResponse(error_code=self._code())
+        refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return pb.ReleaseGroupIdResponse(error_code=self._code() if self.releases_ids else refused)
 
     async def DropWindows(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.dropped.append(request)

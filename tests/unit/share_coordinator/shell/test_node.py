@@ -11,6 +11,7 @@ from typing import Any
 import grpc.aio
 import pytest
 from share_coordinator.config import SERVICE, ShareCoordinatorConfig
+from share_coordinator.shell import broker_calls
 from share_coordinator.shell.node import ShareCoordinatorNode
 from share_coordinator.shell.server import make_server
 from tidemark.codec.record_batch import read_header
@@ -232,7 +233,8 @@ def test_a_deleted_group_gives_its_id_back_and_its_windows_are_dropped() -> None
         assert refused.error_code == ErrorCode.NON_EMPTY_GROUP
         await here.leave()
         assert (await here.stub.DeleteGroup(delete)).error_code == ErrorCode.NONE
-        await until(lambda: here.broker.released == [(G, 1)] and here.broker.dropped)
+        assert here.broker.released == [(G, 1)]
+        await until(lambda: here.broker.dropped)
         (topic,) = here.broker.dropped[0].topics
         assert (topic.topic_id, list(topic.partitions)) == (here.key().topic_id, [0, 1])
         gone = await here.read(here.key())
@@ -245,11 +247,31 @@ def test_an_id_that_is_used_again_is_not_released_later() -> None:
     async def scenario(here: World) -> None:
         await here.assigned("orders")
         await here.leave()
-        here.broker.codes = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3
-        await here.stub.DeleteGroup(pb.DeleteShareGroupRequest(group_id=G))
+        here.broker.releases_ids = False
+        delete = pb.DeleteShareGroupRequest(group_id=G)
+        deleting = here.stub.DeleteGroup(delete)
+        await until(lambda: here.broker.released)
         await here.assigned("orders")
         assert here.broker.reserved == [(G, 1), (G, 1)]
         assert not here.node.calls._releases
+        assert (await deleting).error_code == ErrorCode.NONE
+
+    run(scenario)
+
+
+def test_a_group_is_deleted_although_nobody_releases_its_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker_calls, "RELEASE_WAIT_S", 0.1)
+
+    async def scenario(here: World) -> None:
+        await here.assigned("orders")
+        await here.leave()
+        here.broker.releases_ids = False
+        delete = pb.DeleteShareGroupRequest(group_id=G)
+        assert (await here.stub.DeleteGroup(delete)).error_code == ErrorCode.NONE
+        here.broker.releases_ids = True
+        await until(lambda: not here.node.calls._releases)
 
     run(scenario)
 
