@@ -235,25 +235,29 @@ class LetterCopier:
         return QueueTopic(name, len(topic.partitions), effective(topic, defaults))
 
     def _places(self, work: "_Copying") -> tuple[list[LogSlice] | ErrorCode, Offset]:
-        """Return the batches that have letters, and the end of what was read."""
-        places: dict[tuple[int, int], LogSlice] = {}
+        """Return the batches that have letters, and the end of what was read: all letters below it
+        are in these batches or have no record, and none of the others is.
+        """
+        places: list[LogSlice] = []
         bytes_left, end = SOURCE_BYTES_MAX, Offset(0)
         for first, last, _ in work.held.letters.letters_of(work.attempt):
-            span_end = Offset(last + 1)
+            if last < end:
+                continue  # in a batch that was read for an earlier one
+            first, span_end = max(first, end), Offset(last + 1)
             limits = ReadLimits(span_end, last - first + 1, bytes_left, may_exceed=not places)
             found = self._reader.read_batches(work.held, ReadPlan(first, span_end), limits)
             if isinstance(found, ErrorCode):
                 return found, end
             if not isinstance(found, ShareRead):
-                return (list(places.values()) if places else ErrorCode.OFFSET_NOT_AVAILABLE), end
+                return (places or ErrorCode.OFFSET_NOT_AVAILABLE), end
             for batch, place in zip(found.log.batches, found.places, strict=True):
                 if batch.has_records:
-                    places[id(place.file), place.position] = place
+                    places.append(place)
                     bytes_left -= place.length
-            end = min(found.log.end, span_end)
+            end = found.log.end
             if end < span_end:
                 break
-        return list(places.values()), end
+        return places, end
 
     async def _copy(self, work: "_Copying") -> Problem | None:
         assert work.copies is not None, "read before"
