@@ -120,7 +120,7 @@ class DeadLetters:
         self._due: list[Span] = []
         self._held: dict[TransactionKey, list[Span]] = {}
         self._blocked: list[Span] = []
-        """Letters that the queue cannot take, tried again after all others."""
+        """Letters that the queue cannot take, or that are damaged: tried again after all others."""
         self._producer: TransactionKey | None = None
         """Producer id, and the epoch of the next transaction; None: to be taken over first."""
         self._retry_at = _READY
@@ -186,7 +186,7 @@ class DeadLetters:
         return self._retry_at
 
     def begin(self, now: InstantMs) -> Attempt | None:
-        """Begin the next attempt, if one is due. Letters that were too large come last, alone."""
+        """Begin the next attempt, if one is due. Letters that were blocked come last, alone."""
         if not self.is_due(now):
             return None
         spans: list[Span] = []
@@ -220,18 +220,27 @@ class DeadLetters:
         if attempt.step is Step.BEGIN:
             attempt.transaction = self._producer
 
-    def was_read(self, attempt: Attempt, end: Offset, too_large: Iterable[Offset]) -> None:
+    def was_read(
+        self,
+        attempt: Attempt,
+        end: Offset,
+        too_large: Sequence[Offset],
+        unreadable: Sequence[Offset] = (),
+    ) -> None:
         """Take what READ found: letters from ``end`` on are left to a later attempt, and those that
-        are too large for the queue do not hold up the others.
+        are too large for the queue, or cannot be read, do not hold up the others.
         """
-        large = [(offset, offset) for offset in too_large]
+        blocked = [(offset, offset) for offset in (*too_large, *unreadable)]
         rest = apart(attempt.spans, [(Offset(0), Offset(end - 1))])
-        attempt.spans = apart(attempt.spans, [*rest, *large])
+        attempt.spans = apart(attempt.spans, [*rest, *blocked])
         self._due = joined([*rest, *self._due])
-        self._blocked = joined([*self._blocked, *large])
-        if large:
-            words = f"the record at offset {large[0][0]} is larger than the queue allows"
+        self._blocked = joined([*self._blocked, *blocked])
+        if too_large:
+            words = f"the record at offset {too_large[0]} is larger than the queue allows"
             self.problem = Problem(ErrorCode.MESSAGE_TOO_LARGE, words)
+        elif unreadable:
+            words = f"the record at offset {unreadable[0]} is damaged and cannot be copied"
+            self.problem = Problem(ErrorCode.CORRUPT_MESSAGE, words)
 
     def archiving(self, attempt: Attempt) -> WriteState:
         """The write of HOLD."""

@@ -4,7 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidemark.codec.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT, read_header
-from tidemark.codec.records import BatchBuilder, Record, read_records, record_bytes_max
+from tidemark.codec.records import (
+    BatchBuilder,
+    Record,
+    RecordsError,
+    read_records,
+    record_bytes_max,
+)
 from tidemark.model.ids import Offset
 from tidemark.model.share_state import TransactionKey
 from tidemark.model.topics import TopicPartition
@@ -38,17 +44,21 @@ class CopyOrder(NamedTuple):
 
 
 class Copies(NamedTuple):
-    """Batches for the queue, in order, without records that are too large for it."""
+    """Batches for the queue, in order, without records that cannot be copied."""
 
     batches: tuple[bytes, ...]
     records: int
     too_large: tuple[Offset, ...]
+    """Records that are larger than the queue allows."""
+    unreadable: tuple[Offset, ...]
+    """Letters of damaged batches."""
 
 
 def copies(stored: Sequence[bytes], order: CopyOrder) -> Copies:
-    """Return the copies of the letters in these batches of the log. Raises RecordsError."""
+    """Return the copies of the letters in these batches of the log."""
     batches: list[bytes] = []
     too_large: list[Offset] = []
+    unreadable: list[Offset] = []
     builder, written = BatchBuilder(), 0
 
     def close() -> None:
@@ -65,7 +75,7 @@ def copies(stored: Sequence[bytes], order: CopyOrder) -> Copies:
             written += builder.count
             builder = BatchBuilder()
 
-    for record, count in _letters(stored, order.letters):
+    for record, count in _letters(stored, order.letters, unreadable):
         key, value = (record.key, record.value) if order.has_record else (None, None)
         headers = _headers(record, count, order)
         size = record_bytes_max(key, value, headers)
@@ -76,13 +86,23 @@ def copies(stored: Sequence[bytes], order: CopyOrder) -> Copies:
             close()
         builder.append(order.timestamp, key, value, headers)
     close()
-    return Copies(tuple(batches), written, tuple(too_large))
+    return Copies(tuple(batches), written, tuple(too_large), tuple(unreadable))
 
 
-def _letters(stored: Sequence[bytes], letters: Letters) -> Iterator[tuple[Record, int]]:
+def _letters(
+    stored: Sequence[bytes], letters: Letters, unreadable: list[Offset]
+) -> Iterator[tuple[Record, int]]:
+    """Yield letters with their delivery counts; add those of damaged batches to ``unreadable``."""
     counts = {number: count for first, last, count in letters for number in range(first, last + 1)}
     for batch in stored:
-        for record in read_records(batch, read_header(batch)):
+        header = read_header(batch)
+        try:
+            records = read_records(batch, header)
+        except RecordsError:
+            span = range(header.base_offset, header.last_offset + 1)
+            unreadable += [Offset(number) for number in span if Offset(number) in counts]
+            continue
+        for record in records:
             count = counts.get(Offset(record.offset))
             if count is not None:
                 yield record, count

@@ -217,7 +217,8 @@ class LetterCopier:
         except _WALK_FAILURES as failure:
             return Problem(ErrorCode.KAFKA_STORAGE_ERROR, f"{source}: {failure}")
         work.queue = queue.partition_of(source)
-        held.letters.was_read(attempt, end, work.copies.too_large)
+        found = work.copies
+        held.letters.was_read(attempt, end, found.too_large, found.unreadable)
         attempt.copies = work.copies.records
         return None
 

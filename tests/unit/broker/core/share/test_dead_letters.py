@@ -192,6 +192,22 @@ def test_letters_that_are_too_large_hold_up_no_others() -> None:
     assert copying.spans() == [(8, 9)], "what was not read comes next"
 
 
+def test_letters_that_cannot_be_read_hold_up_no_others() -> None:
+    copying = Copying()
+    attempt = copying.begin()
+    copying.letters.was_read(attempt, Offset(10), [], [Offset(0), Offset(1)])
+    assert attempt.spans == [(2, 9)]
+    copying.run(attempt)
+    copying.letters.ended(T1, is_committed=True)
+    assert copying.world.story()[0] == "0-1 ARCHIVING 2"
+    assert copying.letters.problem == (
+        ErrorCode.CORRUPT_MESSAGE,
+        "the record at offset 0 is damaged and cannot be copied",
+    )
+    copying.world.pass_time(60_000)
+    assert copying.spans() == [(0, 0)], "it is tried again alone"
+
+
 def test_a_letter_that_is_too_large_is_tried_again_alone() -> None:
     copying = Copying(last=0)
     delays = []

@@ -28,8 +28,8 @@ def stored(first: int = 10, count: int = 5, *, bytes_each: int = 1) -> bytes:
 
 
 def test_copies_have_the_record_and_where_it_came_from() -> None:
-    (batch,), count, too_large = copies([stored()], ORDER)
-    assert (count, too_large) == (3, ())
+    (batch,), *others = copies([stored()], ORDER)
+    assert others == [3, (), ()]
     first, _, last = read_records(batch, read_header(batch))
     assert (first.timestamp, first.key, first.value) == (1_000, b"k", b"1")
     assert first.headers == (
@@ -45,7 +45,7 @@ def test_copies_have_the_record_and_where_it_came_from() -> None:
 
 
 def test_copies_without_the_record_have_headers_only() -> None:
-    (batch,), _, _ = copies([stored()], ORDER._replace(has_record=False))
+    (batch,), *_ = copies([stored()], ORDER._replace(has_record=False))
     found = read_records(batch, read_header(batch))
     assert {(one.key, one.value) for one in found} == {(None, None)}
     assert [dict(one.headers)["__dlq.errors.offset"] for one in found] == [b"11", b"12", b"14"]
@@ -54,7 +54,7 @@ def test_copies_without_the_record_have_headers_only() -> None:
 
 def test_batches_are_as_large_as_the_queue_allows_and_count_on() -> None:
     order = ORDER._replace(batch_bytes_max=700, letters=[(Offset(0), Offset(9), 1)])
-    batches, count, _ = copies([stored(0), stored(5)], order)
+    batches, count, *_ = copies([stored(0), stored(5)], order)
     headers = [read_header(batch) for batch in batches]
     assert (len(batches) > 1, count) == (True, 10)
     assert max(map(len, batches)) <= 700
@@ -73,11 +73,13 @@ def test_a_record_that_is_too_large_is_named_and_left_out() -> None:
 
 
 def test_offsets_without_a_record_have_no_copy() -> None:
-    assert copies([], ORDER) == ((), 0, ())
+    assert copies([], ORDER) == ((), 0, (), ())
 
 
-def test_damaged_records_are_an_error() -> None:
-    batch = bytearray(stored())
+def test_damaged_records_are_named_and_hold_up_no_others() -> None:
+    batch = bytearray(stored(10, 3))
     batch[-3:] = b"\xff\xff\xff"
     with pytest.raises(RecordsError):
-        copies([bytes(batch)], ORDER)
+        read_records(batch, read_header(batch))
+    found = copies([bytes(batch), stored(13)], ORDER)
+    assert (found.records, found.too_large, found.unreadable) == (1, (), (11, 12))

@@ -8,7 +8,7 @@ from broker.core.share.letter_copies import OFFSET
 from broker.shell.share.held import HeldShare
 from broker.shell.share.letter_copier import SOURCE_BYTES_MAX, _Copying
 from tidemark.codec.record_batch import read_header
-from tidemark.codec.records import read_records
+from tidemark.codec.records import build_batch, read_records
 from tidemark.model.ids import InstantMs, ProducerEpoch, ProducerId, TopicId
 from tidemark.model.share_state import TransactionKey
 from tidemark.runtime.worker_pool import WorkerPool
@@ -92,5 +92,21 @@ def test_a_transaction_copies_what_it_archives() -> None:
             attempt, copied = await world.copy_next()
             assert copied == archiving_of(world, attempt)
             assert copied == list(range(0, 1_000, 2)), "the batch was read once, for all"
+
+    run_virtual(run())
+
+
+@pytest.mark.feature("V02")
+def test_letters_of_a_damaged_batch_hold_up_no_others() -> None:
+    async def run() -> None:
+        async with running(CopierWorld()) as world:
+            assert isinstance(world, CopierWorld)
+            damaged = bytearray(build_batch([(0, None, b"x" * 10, ())] * 2))
+            damaged[-3:] = b"\xff\xff\xff"
+            world.parts.partitions.appender.append_internal(world.at(), bytes(damaged))
+            world.put(4)
+            await reject_every_other(world, 6)
+            attempt, copied = await world.copy_next()
+            assert copied == archiving_of(world, attempt) == [2, 4]
 
     run_virtual(run())
