@@ -183,7 +183,8 @@ class DeadLetters:
         """Time of the next attempt, after a failure; None: nothing waits for it."""
         if self._retry_at == _READY or self.attempt is not None or not self._has_work:
             return None
-        return self._retry_at
+        # A share-partition that is fenced stays so: its letters are another leader's.
+        return self._retry_at if self._share.phase is Phase.ACTIVE else None
 
     def begin(self, now: InstantMs) -> Attempt | None:
         """Begin the next attempt, if one is due. Letters that were blocked come last, alone."""

@@ -128,6 +128,16 @@ def test_a_step_that_fails_aborts_and_the_letters_are_due_again(step: Step) -> N
     assert copying.spans() == [(0, 9)]
 
 
+def test_a_share_partition_that_is_fenced_tries_again_at_no_time() -> None:
+    copying = Copying()
+    copying.run(copying.begin(), fail=Step.COPY)
+    assert copying.letters.next_deadline() is not None
+    copying.world.share.fence()
+    assert copying.letters.next_deadline() is None
+    copying.world.pass_time(60_000)
+    assert copying.letters.begin(copying.now) is None
+
+
 @pytest.mark.parametrize("step", [Step.BEGIN, Step.COPY, Step.HOLD])
 def test_a_producer_that_is_fenced_has_nothing_to_abort(step: Step) -> None:
     copying = Copying()
