@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tidemark.model.ids import Offset
+from tidemark.model.ids import LeaderEpoch, Offset
 from tidemark.model.share_state import SharePartitionKey, TransactionKey
 
 from share_coordinator.core.requests import Reply
@@ -64,6 +64,10 @@ class TransactionsEnded:
     transaction: TransactionKey
     commits: bool
     keys: tuple[SharePartitionKey, ...]
+    leader_epochs: tuple[LeaderEpoch, ...]
+    """For each key, of the last leader that has read the state. It may have read it before the end:
+    an earlier leader cannot answer for it.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,7 @@ class ShareShard:
         for group in self._groups.values():
             group.loaded(self._around(group.group_id, now))
             self._touched.add(group.group_id)
-        notices = tuple(starmap(_notice, self._states.ended.recent(now.wall)))
+        notices = tuple(starmap(self._notice, self._states.ended.recent(now.wall)))
         return Decision(tuple(self._mended()), notices)
 
     def delivered(self) -> dict[str, dict[Part, int]]:
@@ -321,10 +321,14 @@ class ShareShard:
         end = TransactionEnd(request.producer_id, request.open_from, request.commits)
         ended = self._states.end_transaction(end, now.wall)
         notices = (
-            _notice(TransactionKey(end.producer_id, one.producer_epoch), one)
+            self._notice(TransactionKey(end.producer_id, one.producer_epoch), one)
             for one in ended.notices
         )
         return Decision(ended.records, (Answer(request_id, EndTransactionReply()), *notices))
+
+    def _notice(self, transaction: TransactionKey, ended: EndNotice) -> TransactionsEnded:
+        epochs = tuple(map(self._states.leader_epoch, ended.held))
+        return TransactionsEnded(transaction, ended.commits, ended.held, epochs)
 
     def _leaders_notified(self, _: int, request: LeadersNotified, __: Moment) -> ShareDecision:
         self._states.ended.notified(request.transaction)
@@ -462,7 +466,3 @@ def _drop(keys: Sequence[SharePartitionKey]) -> tuple[DropWindows, ...]:
 
 def _not_found(group_id: str) -> tuple[ErrorCode, str]:
     return ErrorCode.GROUP_ID_NOT_FOUND, description.not_found_message(group_id)
-
-
-def _notice(transaction: TransactionKey, ended: EndNotice) -> TransactionsEnded:
-    return TransactionsEnded(transaction, ended.commits, ended.held)

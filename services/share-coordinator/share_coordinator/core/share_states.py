@@ -18,7 +18,14 @@ from tidemark.codec.share_records import (
 )
 from tidemark.codec.share_transaction_records import EndNotice, TransactionEndRecord
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId
+from tidemark.model.ids import (
+    NO_EPOCH,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+)
 from tidemark.model.share_state import (
     PERSISTED_STATES,
     UNKNOWN_COUNT,
@@ -147,6 +154,13 @@ class ShareStates:
     def has_pending(self, keys: Iterable[SharePartitionKey]) -> bool:
         """True if an open transaction holds records of one of these share-partitions."""
         return any(state.pending for key in keys if (state := self.of(key)) is not None)
+
+    def leader_epoch(self, key: SharePartitionKey) -> LeaderEpoch:
+        """Return the greatest leader epoch that has read or written a state; NO_EPOCH if there is
+        none.
+        """
+        state = self.of(key)
+        return NO_EPOCH if state is None else state.leader_epoch
 
     def fresh_epoch(self, keys: Iterable[SharePartitionKey], wall_ms: int) -> StateEpoch:
         """A state epoch above those of every life that these share-partitions have had.

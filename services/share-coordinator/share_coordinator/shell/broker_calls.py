@@ -6,12 +6,13 @@ import asyncio
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from tidemark.model.backoff import Backoff, Dice, RetryDelays
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import NO_BROKER
+from tidemark.model.ids import NO_BROKER, NO_EPOCH, LeaderEpoch
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.partition_leader import find_leader
 from tidemark.model.share_state import SharePartitionKey
@@ -53,6 +54,7 @@ NOTICES_MAX: Final = 10_000
 the states when they are back.
 """
 _BACKOFF: Final = Backoff(50, 10_000)
+_NOT_READ: Final[Mapping[SharePartitionKey, LeaderEpoch]] = MappingProxyType({})
 
 Reserved = Callable[[ErrorCode, str | None], None]
 """Called with the result of a reservation."""
@@ -223,9 +225,10 @@ class BrokerCalls:
     async def _notify(self, ended: TransactionsEnded, answered: Callable[[], None]) -> None:
         delays = RetryDelays(_BACKOFF, self._dice)
         keys: Sequence[SharePartitionKey] = ended.keys
+        read_by = dict(zip(ended.keys, ended.leader_epochs, strict=True))
         while keys:
             position = self._metadata.image.position
-            leaders, waiting = by_leader(self._metadata.image, keys)
+            leaders, waiting = by_leader(self._metadata.image, keys, read_by)
             async with asyncio.TaskGroup() as group:
                 calls = [
                     group.create_task(self._unanswered(endpoint, ended, of_leader))
@@ -257,9 +260,12 @@ async def _wait_for(release: asyncio.Task[None], done: Callable[[], None]) -> No
 
 
 def by_leader(
-    image: ClusterImage, keys: Iterable[SharePartitionKey]
+    image: ClusterImage,
+    keys: Iterable[SharePartitionKey],
+    read_by: Mapping[SharePartitionKey, LeaderEpoch] = _NOT_READ,
 ) -> tuple[dict[str, list[SharePartitionKey]], list[SharePartitionKey]]:
-    """Return share-partitions by the gRPC endpoint of their leader, and those without a leader.
+    """Return share-partitions by the gRPC endpoint of their leader, and those without a leader, or
+    with a later one than ``image`` has: ``read_by`` are leader epochs that have read the states.
     Partitions that are gone are left out.
     """
     found: dict[str, list[SharePartitionKey]] = defaultdict(list)
@@ -268,9 +274,10 @@ def by_leader(
         topic = image.topics_by_id.get(key.topic_id)
         if topic is None or key.partition >= len(topic.partitions):
             continue
-        leader = topic.partitions[key.partition].leader
-        broker = image.brokers.get(leader) if leader != NO_BROKER else None
-        if broker is not None and broker.grpc_endpoint:
+        at = topic.partitions[key.partition]
+        broker = image.brokers.get(at.leader) if at.leader != NO_BROKER else None
+        is_latest = at.leader_epoch >= read_by.get(key, NO_EPOCH)
+        if broker is not None and broker.grpc_endpoint and is_latest:
             found[broker.grpc_endpoint].append(key)
         else:
             without.append(key)

@@ -19,7 +19,7 @@ from share_coordinator.core.requests import (
 from share_coordinator.core.settings import ShareSettings
 from share_coordinator.core.upkeep import LETTERS_INTERVAL_MS
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import Offset
+from tidemark.model.ids import LeaderEpoch, Offset
 from tidemark.model.share_state import DeliveryState, PendingBatch, SharePartitionKey, StateBatch
 from unit.share_coordinator.worlds import G, World, batch, pending
 
@@ -92,10 +92,11 @@ def test_the_next_owner_notifies_leaders_of_recent_ends_again() -> None:
     world, key = a_world(pending(12, 12, epoch=1))
     world.end_transaction(2, commits=True)
     world.end_transaction(1, commits=True, producer=8)
+    world.read(key, leader_epoch=3)
     world.effects.clear()
     world.reload()
     transaction = pending(12, 12, epoch=1).transaction
-    assert world.effects == [TransactionsEnded(transaction, True, (key,))]
+    assert world.effects == [TransactionsEnded(transaction, True, (key,), (LeaderEpoch(3),))]
     world.sleep(RECENT_MS)
     world.effects.clear()
     world.reload()

@@ -6,7 +6,8 @@ from typing import Any
 
 from share_coordinator.core.effects import TransactionsEnded
 from share_coordinator.shell.broker_calls import BrokerCalls
-from tidemark.model.ids import ProducerEpoch, ProducerId
+from tidemark.model.ids import LeaderEpoch, ProducerEpoch, ProducerId
+from tidemark.model.metadata import ClusterImage
 from tidemark.model.share_state import SharePartitionKey, TransactionKey
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.metadata_cache import MetadataCache
@@ -65,7 +66,7 @@ def test_leaders_are_notified_of_an_end_at_the_same_time() -> None:
             await asyncio.sleep(0)
             transaction = TransactionKey(ProducerId(1), ProducerEpoch(0))
             answered: list[bool] = []
-            ended = TransactionsEnded(transaction, commits=True, keys=keys)
+            ended = TransactionsEnded(transaction, True, keys, (LeaderEpoch(1), LeaderEpoch(1)))
             calls.transaction_ended(ended, lambda: answered.append(bool(slow.ended)))
             await until(lambda: bool(answered))
             assert answered == [True]
@@ -73,3 +74,43 @@ def test_leaders_are_notified_of_an_end_at_the_same_time() -> None:
             running.cancel()
 
     asyncio.run(main())
+
+
+def test_an_earlier_leader_does_not_answer_for_one_that_has_read_the_state() -> None:
+    """Metadata may come later than the next leader: it holds the records, and must be notified."""
+
+    async def main() -> None:
+        async with (
+            patience(),
+            group_broker() as before,
+            group_broker() as now,
+            asyncio.TaskGroup() as tasks,
+        ):
+            endpoints = {1: before.endpoint, 2: now.endpoint}
+            metadata = MetadataCache(led_by(1, endpoints, epoch=1))
+            (topic_id,) = metadata.image.topics_by_id
+            calls = BrokerCalls(metadata, ChannelPool())
+            running = tasks.create_task(calls.run())
+            await asyncio.sleep(0)
+            transaction = TransactionKey(ProducerId(1), ProducerEpoch(0))
+            keys = (SharePartitionKey("g", topic_id, 0),)
+            answered: list[bool] = []
+            ended = TransactionsEnded(transaction, True, keys, (LeaderEpoch(2),))
+            calls.transaction_ended(ended, lambda: answered.append(True))
+            await asyncio.sleep(0)  # the leaders are looked up
+            await asyncio.sleep(0)
+            metadata.take(led_by(2, endpoints, epoch=2))
+            await until(lambda: bool(answered))
+            assert (len(before.ended), len(now.ended)) == (0, 1)
+            running.cancel()
+
+    asyncio.run(main())
+
+
+def led_by(leader: int, endpoints: dict[int, str], *, epoch: int) -> ClusterImage:
+    """An image with one partition."""
+    image = image_of(epoch, endpoints, {"orders": (leader,)})
+    (topic,) = image.topics.values()
+    (partition,) = topic.partitions
+    led = replace(topic, partitions=(replace(partition, leader_epoch=LeaderEpoch(epoch)),))
+    return replace(image, topics={led.name: led}, topics_by_id={led.topic_id: led})
