@@ -192,11 +192,13 @@ class DeadLetters:
             return None
         spans: list[Span] = []
         if not self._held:
-            source = self._due or self._blocked
-            spans, source[:] = taken(source, LETTERS_MAX if self._due else 1)
-            spans = self._still_waiting(spans)
-            if not spans:
-                return None
+            while not spans:
+                source = self._due or self._blocked
+                if not source:
+                    self.problem = None  # the log has dropped all that waited
+                    return None
+                spans, source[:] = taken(source, LETTERS_MAX if self._due else 1)
+                spans = self._still_waiting(spans)
         step = Step.BEGIN if self._producer is None else Step.READ
         self.attempt = Attempt(spans, step, self._producer)
         return self.attempt

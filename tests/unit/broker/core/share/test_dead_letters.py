@@ -266,6 +266,23 @@ def test_letters_that_the_log_dropped_are_not_copied() -> None:
     assert copying.spans() == [(4, 9)]
 
 
+def test_letters_that_the_log_dropped_hold_up_no_others() -> None:
+    copying = Copying(last=LETTERS_MAX + 99)
+    assert copying.letters.is_due(copying.now)
+    copying.world.share.log_start_moved(Offset(LETTERS_MAX + 20), copying.now)
+    assert copying.spans() == [(LETTERS_MAX + 20, LETTERS_MAX + 99)]
+
+
+def test_a_queue_has_no_problem_once_the_log_dropped_all_that_waited() -> None:
+    copying = Copying()
+    copying.run(copying.begin(), fail=Step.READ)
+    assert copying.letters.problem == DOWN
+    copying.world.share.log_start_moved(Offset(10), copying.now)
+    copying.world.pass_time(60_000)
+    assert copying.spans() == []
+    assert copying.letters.problem is None
+
+
 def test_new_letters_are_due_once_they_are_durable() -> None:
     world = ShareWorld(SETTINGS).load()
     letters = DeadLetters(world.share, lambda: 0.5)
