@@ -1,6 +1,6 @@
 """Gathering: share-partitions whose changes wait for the next write of their group."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from tidemark.model.ids import InstantMs
 
@@ -65,8 +65,12 @@ class Gathering:
                 return opens
         return None if due is None else max(due, InstantMs(now + LINGER_MS))
 
-    def forget_idle(self, now: InstantMs) -> None:
-        """Drop the gates of groups that write no longer."""
+    def forget_idle(self, now: InstantMs, groups: Container[str]) -> None:
+        """Drop the gates of groups that write no longer. ``groups`` have share-partitions here: of
+        others nobody waits, although a gate may count requests whose share-partitions were dropped.
+        """
         for group_id, gate in tuple(self._gates.items()):
-            if gate.is_idle(now) and group_id not in self._held_back:
+            is_under_way = gate.next_deadline() is None
+            is_over = gate.is_idle(now) or (group_id not in groups and not is_under_way)
+            if is_over and group_id not in self._held_back:
                 del self._gates[group_id]

@@ -305,7 +305,7 @@ class SharePartitions:
         """Drop share-partitions that no session reads, and that hold nothing that is not
         persisted.
         """
-        self.turns.gathering.forget_idle(self._clock.now_ms())
+        self.turns.gathering.forget_idle(self._clock.now_ms(), self._groups)
         in_use = self.sessions.partitions_in_use()
         for held in tuple(self):
             if held.share.is_idle and (held.group_id, held.partition_key) not in in_use:
