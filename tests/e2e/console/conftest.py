@@ -4,6 +4,7 @@ Every page of a test is watched: a console error, an exception of a script, or a
 the origin fails the test at its end.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,10 +35,15 @@ FLAGS: Final = (
 
 @pytest.fixture(scope="session")
 def chromium() -> Path:
-    """Debian's browser. A machine without one fails these tests: they are skipped nowhere."""
+    """Debian's browser. A machine without one skips these tests; where .ci/run installs it, they
+    fail instead.
+    """
     found = shutil.which("chromium")
     if found is None:
-        pytest.fail("the console's tests need a browser: apt-get install chromium", pytrace=False)
+        reason = "the console's tests need a browser: apt-get install chromium"
+        if os.environ.get("CI"):
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
     return Path(found)
 
 
