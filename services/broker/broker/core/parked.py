@@ -159,7 +159,14 @@ class Parked:
 
     def _park_until(self, request: ParkedRequest, now: InstantMs, wait_ms: int) -> None:
         due = now + min(max(wait_ms, 0), WAIT_MS_MAX)
-        number = -(-due // BUCKET_MS)
+        self._put(request, -(-due // BUCKET_MS))
+        self.count += 1
+        self.counts[request.kind] += 1
+        if request.kind == WRITE:
+            self.is_full = self.counts[WRITE] >= self.limits.writes_max
+
+    def _put(self, request: ParkedRequest, number: int) -> None:
+        """Put a request into a bucket."""
         bucket = self._buckets.get(number)
         if bucket is None:
             bucket = self._buckets[number] = {}
@@ -168,10 +175,6 @@ class Parked:
                 self._on_earlier(InstantMs(number * BUCKET_MS))
         bucket[request] = None
         request.bucket = number
-        self.count += 1
-        self.counts[request.kind] += 1
-        if request.kind == WRITE:
-            self.is_full = self.counts[WRITE] >= self.limits.writes_max
 
     # -- room for writes
 
@@ -224,6 +227,25 @@ class Parked:
         if queue is not None:
             self._advance_produces(key, queue, high_watermark)
 
+    def gathered(
+        self, key: Hashable, gained_bytes: int, now: InstantMs, *, wait_ms: int, bytes_max: int
+    ) -> None:
+        """Credit bytes that are not urgent to the fetches of a partition. One that has enough wakes
+        in ``wait_ms`` at the latest, or now if it has ``bytes_max`` bytes more than it waits for.
+        """
+        full = []
+        number = -(-(now + wait_ms) // BUCKET_MS)
+        for request in self._fetches.get(key, ()):
+            request.missing -= gained_bytes
+            if request.missing <= -bytes_max:
+                full.append(request)
+            elif request.missing <= 0 and number < request.bucket:
+                del self._buckets[request.bucket][request]
+                self._put(request, number)
+        for request in full:
+            if request.is_waiting:  # a wake may release others
+                self._finish(request, fulfilled=True)
+
     def _advance_produces(
         self, key: Hashable, queue: deque[tuple[int, ParkedRequest]], high_watermark: int
     ) -> None:
@@ -255,12 +277,12 @@ class Parked:
                 self._give_room()
 
     def expire(self, now: InstantMs) -> None:
-        """Wake the requests whose deadline has passed."""
+        """Wake the requests whose deadline has passed; those that gathered have what they want."""
         order = self._bucket_order
         while order and order[0] * BUCKET_MS <= now:
             for request in tuple(self._buckets.pop(heapq.heappop(order))):
                 if request.is_waiting:
-                    self._finish(request, fulfilled=False)
+                    self._finish(request, fulfilled=request.missing <= 0)
 
     def next_deadline(self) -> InstantMs | None:
         """Return the time at which ``expire`` is due; None if no request waits."""

@@ -47,6 +47,45 @@ def test_a_fetch_wakes_when_its_partitions_together_gained_enough() -> None:
     assert not parked.is_watched("a")
 
 
+def gathered(parked: Parked, key: str, gained_bytes: int, now: int) -> None:
+    parked.gathered(key, gained_bytes, at(now), wait_ms=5, bytes_max=10)
+
+
+def test_what_is_not_urgent_gathers_for_a_while() -> None:
+    parked, woken = Parked(), Woken()
+    parked.park_fetch("ab", bytes_missing=3, now=at(0), wait_ms=500, wake=woken.named("f"))
+    gathered(parked, "a", 2, 7)
+    assert parked.next_deadline() == 500
+    gathered(parked, "b", 2, 8)
+    gathered(parked, "b", 2, 12)  # counts from the first that was enough
+    assert parked.next_deadline() == 15
+    parked.check()
+    parked.expire(at(15))
+    assert woken.seen == [("f", True)]
+
+
+@pytest.mark.parametrize("ended_by", ["bytes", "urgent"])
+def test_bytes_enough_or_an_urgent_one_end_the_gathering(ended_by: str) -> None:
+    parked, woken = Parked(), Woken()
+    parked.park_fetch("a", bytes_missing=1, now=at(0), wait_ms=500, wake=woken.named("f"))
+    gathered(parked, "a", 10, 0)
+    assert woken.seen == []
+    if ended_by == "bytes":
+        gathered(parked, "a", 1, 0)
+    else:
+        parked.advanced("a", 1, 1)
+    assert woken.seen == [("f", True)]
+    parked.check()
+
+
+def test_a_gathering_fetch_keeps_its_own_deadline() -> None:
+    parked, woken = Parked(), Woken()
+    parked.park_fetch("a", bytes_missing=1, now=at(0), wait_ms=3, wake=woken.named("f"))
+    gathered(parked, "a", 1, 1)
+    parked.expire(at(5))
+    assert woken.seen == [("f", True)]
+
+
 @pytest.mark.parametrize("woken_by", ["advanced", "released"])
 def test_a_wake_may_release_the_others(woken_by: str) -> None:
     parked, woken = Parked(), Woken()
@@ -235,10 +274,19 @@ class PlainParked:
                 if not one["ends"]:
                     self._wake(one, True)
 
+    def gathered(self, key: str, gained: int, now: int) -> None:
+        for one in list(self.waiting):
+            if "missing" in one and key in one["keys"]:
+                one["missing"] -= gained
+                if one["missing"] <= -10:
+                    self._wake(one, True)
+                elif one["missing"] <= 0:
+                    one["due"] = min(one["due"], now + 5)
+
     def expire(self, now: int) -> None:
         for one in list(self.waiting):
             if -(-one["due"] // BUCKET_MS) * BUCKET_MS <= now:
-                self._wake(one, False)
+                self._wake(one, one.get("missing", 1) <= 0)
 
 
 STEPS = st.lists(
@@ -246,6 +294,7 @@ STEPS = st.lists(
         st.tuples(st.just("fetch"), st.sampled_from(["a", "b", "ab"]), st.integers(1, 9)),
         st.tuples(st.just("produce"), st.sampled_from(["a", "b", "ab"]), st.integers(0, 3)),
         st.tuples(st.just("advance"), st.sampled_from("ab"), st.integers(1, 5)),
+        st.tuples(st.just("gather"), st.sampled_from("ab"), st.integers(1, 12)),
         st.tuples(st.just("time"), st.just(""), st.integers(1, 40)),
         st.tuples(st.just("cancel"), st.just(""), st.integers(0, 9)),
     ),
@@ -279,6 +328,9 @@ def test_parked_agrees_with_its_plain_twin(steps: list[tuple[str, str, int]]) ->
             watermarks[keys] += amount
             parked.advanced(keys, watermarks[keys], amount)
             twin.advanced(keys, watermarks[keys], amount)
+        elif step == "gather":
+            gathered(parked, keys, amount, now)
+            twin.gathered(keys, amount, now)
         elif step == "time":
             now += amount
             parked.expire(at(now))

@@ -46,7 +46,7 @@ class ReplicaFetch(Fetch):
     def _wait_ms(self, reads: Reads) -> int:
         request = self._request
         return wait_ms(
-            Found(reads.size_bytes, reads.failed, self._has_news(reads)),
+            Found(reads.size_bytes, reads.failed, self._has_news(reads), self._is_awaited(reads)),
             bytes_min=request.bytes_min,
             wait_ms_max=request.wait_ms_max,
             serves_consumers=self._parts.read_replicas is not None,
@@ -57,6 +57,13 @@ class ReplicaFetch(Fetch):
         if self._parts.read_replicas is not None and self._has_news(reads):
             return False
         return super()._must_wait_on(reads, due)
+
+    def _is_awaited(self, reads: Reads) -> bool:
+        is_awaited = self._parts.parked.is_awaited
+        return any(
+            one.hosted is not None and one.outcome.read is not None and is_awaited(one.hosted)
+            for one in reads.reads
+        )
 
     def _has_news(self, reads: Reads) -> bool:
         if self._plan.session is not None:

@@ -148,14 +148,14 @@ class PartitionAppender:
         counters.bytes_in += size_bytes
         counters.records_in += header.record_count
         end = plan.last + 1
-        if self._parked.requests.count or self._fetch_sessions.idle:
-            self._parked.appended(hosted, size_bytes, gained_bytes)
-        if not gained_bytes and partition.limits.flush_group:
-            self._group_commits.request()
         bounds = partition.bounds
         must_wait = (
             bounds.high_watermark < end and acks != 0 and self._must_wait(partition, end, acks)
         )
+        if self._parked.requests.count or self._fetch_sessions.idle:
+            self._parked.appended(hosted, size_bytes, gained_bytes, must_wait=must_wait)
+        if not gained_bytes and partition.limits.flush_group:
+            self._group_commits.request()
         stamped = plan.log_append_time_ms
         # A NamedTuple's own constructor takes twice as long.
         return tuple.__new__(
@@ -260,7 +260,7 @@ class PartitionAppender:
             except DiskError as failure:
                 # The marker is in the log and is replicated: only this directory is at fault.
                 self._disks.fence_directory(hosted.manager, failure)
-        self._parked.appended(hosted, plan.size_bytes, gained_bytes)
+        self._parked.appended(hosted, plan.size_bytes, gained_bytes, must_wait=True)
         if not gained_bytes and partition.limits.flush_group:
             self._group_commits.request()
         return AppendOutcome(

@@ -13,6 +13,7 @@ from tidemark.runtime.clock import Clock
 
 from broker.config import BrokerConfig
 from broker.core.fetch_sessions import FetchSessions
+from broker.core.follower_answer import GATHER_BYTES, GATHER_MS
 from broker.core.parked import INTERNAL, Parked, ParkedLimits
 from broker.core.unread_bytes import UNKNOWN_BYTES
 from broker.shell.partitions.hosted import HostedPartition
@@ -150,22 +151,49 @@ class ParkingLot:
         elif hosted.tail in idle:
             self._sessions.note(hosted.tail)
 
-    def appended(self, hosted: HostedPartition, size_bytes: int, gained_bytes: int) -> None:
-        """Wake requests after an append: followers may read it, and consumers the bytes gained."""
+    def is_awaited(self, hosted: HostedPartition) -> bool:
+        """True if a producer or a consumer waits for the high watermark of a partition; also if a
+        session of a consumer is idle there, whether or not it has a request now.
+        """
+        return self.requests.is_watched(hosted) or hosted in self._sessions.idle
+
+    def appended(
+        self, hosted: HostedPartition, size_bytes: int, gained_bytes: int, *, must_wait: bool
+    ) -> None:
+        """Wake requests after an append: followers may read it, and consumers the bytes gained.
+        ``must_wait``: its producer waits for followers. Without anybody who waits, followers wait
+        for more.
+        """
         requests, idle, tail = self.requests, self._sessions.idle, hosted.tail
+        is_urgent = must_wait or self._tells_followers or self.is_awaited(hosted)
         if gained_bytes:
             if requests.is_watched(hosted):
                 requests.advanced(hosted, hosted.partition.bounds.high_watermark, gained_bytes)
             if hosted in idle:
                 self._wake_sessions(hosted)
-        if requests.is_watched(tail):
-            requests.advanced(tail, hosted.partition.bounds.log_end, size_bytes)
-        if tail in idle:
-            self._wake_sessions(tail)
+        if not is_urgent:
+            self._gather(tail, size_bytes)
+        else:
+            if requests.is_watched(tail):
+                requests.advanced(tail, hosted.partition.bounds.log_end, size_bytes)
+            if tail in idle:
+                self._wake_sessions(tail)
         for broker_id in hosted.partition.replica_set.unfetched:
             # Answered now, it comes again and names this partition: the write does not wait for
             # the end of its long poll.
             requests.released(Follower(broker_id))
+
+    def _gather(self, tail: Hashable, size_bytes: int) -> None:
+        """Let followers' fetches wait a little longer for more. Their sessions stay idle, so that
+        an urgent append wakes them.
+        """
+        now = self._clock.now_ms()
+        waiting: list[Hashable] = [tail] if self.requests.is_watched(tail) else []
+        for cached in self._sessions.idle.get(tail, ()):
+            cached.session.moved[cached] = None
+            waiting.append(cached.session)
+        for key in waiting:
+            self.requests.gathered(key, size_bytes, now, wait_ms=GATHER_MS, bytes_max=GATHER_BYTES)
 
     def gone(self, hosted: HostedPartition) -> None:
         """Wake all requests of a partition whose leadership changed; they look again."""

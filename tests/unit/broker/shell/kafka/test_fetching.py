@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from broker.core.follower_answer import HIGH_WATERMARK_WAIT_MS
+from broker.core.follower_answer import GATHER_BYTES, GATHER_MS, HIGH_WATERMARK_WAIT_MS
 from broker.core.parked import BUCKET_MS
 from broker.shell.partitions.parking_lot import Follower
 from hypothesis import given, settings
@@ -21,6 +21,7 @@ from unit.broker.shell.kafka.fetch_worlds import (
 
 FETCHERS = (2, 3, CONSUMER, COMMITTED_CONSUMER)
 PARTITIONS = 3
+GATHERED_MS = GATHER_MS + BUCKET_MS
 OPEN = 7
 """A producer whose transactions stay open for a while."""
 
@@ -194,7 +195,7 @@ def test_a_high_watermark_that_moved_does_not_make_a_waiting_follower_deaf() -> 
     second, third = committing(world)
     assert second.is_waiting
     assert third.is_waiting
-    world.put(0, 20)
+    world.put(0, 20, acks=-1)
     for follower in (second, third):
         assert not follower.is_waiting
         assert follower.told()[0][1] == 1
@@ -216,12 +217,62 @@ def test_a_high_watermark_alone_ends_the_wait_of_the_follower_that_moved_it_a_li
     assert second.told() == {0: (ErrorCode.NONE, 1, 0)}
 
 
+@pytest.mark.feature("G11")
+@pytest.mark.parametrize("is_new", [True, False])
+def test_records_that_nobody_waits_for_gather(is_new: bool) -> None:
+    world = FetchWorld()
+    follower = opened(world, 2)
+    if is_new:  # as the fetch arrives
+        world.put(0)
+    follower.ask(wait_ms=500)
+    for number in (0, 1):
+        world.put(number)
+        assert follower.is_waiting
+    world.pass_time(GATHERED_MS)
+    assert list(follower.told()) == [0, 1]
+    assert follower.positions[0] == 1 + is_new
+
+
+@pytest.mark.feature("G11")
+@pytest.mark.parametrize("ended_by", ["acks=all", "consumer", "waiting consumer", "bytes", "error"])
+def test_what_somebody_waits_for_ends_the_gathering(ended_by: str) -> None:
+    world = FetchWorld()
+    follower = opened(world, 2)
+    follower.ask(wait_ms=500)
+    answers = len(follower.heard)
+    world.put(0)
+    assert len(follower.heard) == answers
+    if ended_by == "acks=all":
+        world.put(1, acks=-1)
+    elif ended_by == "bytes":
+        world.put(1, GATHER_BYTES)
+    elif ended_by == "error":
+        world.lead_anew(1)
+    else:
+        consumer = opened(world, CONSUMER)
+        if ended_by == "waiting consumer":
+            consumer.ask(wait_ms=500)
+        world.put(0)
+    assert len(follower.heard) == answers + 1
+    assert follower.positions[0] >= 1
+
+
+@pytest.mark.feature("G11")
+def test_a_fetch_that_arrives_gathers_unless_somebody_waits() -> None:
+    world = FetchWorld()
+    follower, consumer = opened(world, 2), opened(world, CONSUMER)
+    consumer.ask(wait_ms=500)
+    world.put(0)
+    follower.ask(wait_ms=500)
+    assert not follower.is_waiting
+
+
 def committing(world: FetchWorld) -> tuple[Fetcher, Fetcher]:
     """Two followers; the fetch of the second one to come commits a record."""
     second, third = opened(world, 2), opened(world, 3)
     for follower in (second, third):
         follower.ask(wait_ms=500)
-    world.put(0)
+    world.put(0, acks=-1)
     for follower in (second, third):
         assert follower.told()[0][1] == 0
         follower.ask(wait_ms=500)
@@ -360,8 +411,11 @@ def test_a_throttled_follower_hears_of_nothing_until_there_is_allowance() -> Non
     follower.ask(wait_ms=500)
     world.put(0, 1)
     assert follower.is_waiting
+    world.pass_time(GATHERED_MS)
+    assert follower.is_waiting
     world.clock.advance(60_000)
     world.put(0, 1)
+    world.pass_time(GATHERED_MS)
     assert follower.told()[0][2] > 6_000
 
 
