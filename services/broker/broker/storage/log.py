@@ -343,7 +343,7 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove all records; the next one gets ``offset``."""
         self._shared.raise_if_fenced()
-        with self.health.changing():
+        with self.health.changing(), self.history.emptied(offset):
             self.unsynced.cut_to(min(offset, self.log_start))
             self._shared.save_recovery_points()
             self._chain.empty(offset, self.config)
@@ -389,7 +389,7 @@ class Log:
             self.health.clear()
         self.unsynced.cut_to(end)
         self._epochs.cut_to(end)
-        self.history.cut_to(self.log_start, end)
+        self.history.cut_to(end)
 
     # -- removal of old records
 

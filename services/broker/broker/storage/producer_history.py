@@ -4,6 +4,10 @@ The table is in memory, its snapshots are files, and aborted transactions are in
 segment that holds their marker.
 """
 
+import contextlib
+from collections.abc import Iterator
+
+from broker.core.producers import NO_OWNER, ProducerState
 from broker.storage.directory import LogDirectory
 from broker.storage.log_health import LogHealth
 from broker.storage.recovery import Recovered, replay_producers
@@ -39,13 +43,27 @@ class ProducerHistory:
         """Keep the table in a file. Raises DiskError."""
         self._snapshots.write(self.table, log_end)
 
-    def cut_to(self, log_start: int, end: int) -> None:
+    @contextlib.contextmanager
+    def emptied(self, offset: int) -> Iterator[None]:
+        """Drop the table and its snapshots while the log loses all its records, to begin again at
+        ``offset``: it may leave out batches that ended transactions or moved sequences on. Only the
+        owner epoch stays, which never falls. Raises DiskError.
+        """
+        state = ProducerState((), self.table.owner_epoch)
+        self._snapshots.remove_all()  # first: a start must not find them beside the new log
+        yield
+        self.table.restore(state)
+        if state.owner_epoch != NO_OWNER:
+            self.snapshot(offset)
+
+    def cut_to(self, end: int) -> None:
         """Make the table again from the latest snapshot and the batches behind it, now that the log
-        ends at ``end``. Raises DiskError.
+        ends at ``end``. Without a snapshot all batches on disk count, as at a start: the record of
+        a shard's owner may be below the log start. Raises DiskError.
         """
         self._snapshots.cut_to(end)
         start = self._snapshots.load_latest(self.table, end)
-        span = (log_start if start is None else start, end)
+        span = (self._segments.segments[0].base_offset if start is None else start, end)
         with self._health.changing(begun=True):
             replay_producers(
                 self._shared.disk, self._segments.segments, span, self.table, self._shared.now_ms

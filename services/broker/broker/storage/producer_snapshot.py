@@ -136,7 +136,11 @@ class ProducerSnapshots:
         """Remove snapshots beyond ``end`` after a truncation: they cover records that are gone."""
         self._remove([offset for offset in self.offsets if offset > end])
 
+    def remove_all(self) -> None:
+        """Remove every snapshot, before the log begins again without its records."""
+        self._remove(self.offsets)
+
     def _remove(self, offsets: Sequence[int]) -> None:
-        for offset in offsets:
+        for offset in tuple(offsets):
             self._disk.remove(_path(self._directory, offset))
             self.offsets.remove(offset)

@@ -8,7 +8,13 @@ from broker.storage.log import AppendInfo, Log
 from broker.storage.txn_index import ENTRY_BYTES, AbortedTxn
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidemark.codec.control_record import EndTxnMarker, build_marker
+from tidemark.codec.control_record import (
+    ControlRecord,
+    EndTxnMarker,
+    OwnerRecord,
+    build_marker,
+    build_owner,
+)
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, read_header, set_base_offset_and_epoch
 from tidemark.model.topic_configs import topic_config
 from tidemark.storage.mem_disk import MemDisk
@@ -31,14 +37,23 @@ def write(log: Log, producer_id: int) -> None:
 def end(log: Log, producer_id: int, *, commits: bool) -> None:
     """The producer's marker, as a broker appends it."""
     marker = EndTxnMarker(commits, 1)
-    batch = bytearray(
-        build_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=NOW)
-    )
+    built = build_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=NOW)
+    append_control(log, built, marker)
+
+
+def own(log: Log, owner_epoch: int) -> None:
+    """The record of a shard's new owner."""
+    owner = OwnerRecord(owner_epoch)
+    append_control(log, build_owner(owner, timestamp=NOW), owner)
+
+
+def append_control(log: Log, built: bytes, control: ControlRecord) -> None:
+    batch = bytearray(built)
     set_base_offset_and_epoch(batch, 0, log.log_end, 0)  # type: ignore[arg-type]
     header = read_header(batch)
     info = AppendInfo(log.log_end, log.log_end, NOW, 0, len(batch))
     log.append([batch], info, NOW)
-    log.producers.replay(header, NOW, marker)
+    log.producers.replay(header, NOW, control)
     log.index_aborted()
 
 
@@ -188,3 +203,47 @@ def test_a_power_failure_does_not_bring_back_aborts_that_were_cut_off() -> None:
     disk.crash()
     again = opened(disk, ROOMY, boot_id="boot-2").logs[ORDERS]
     assert (again.log_end, again.history.aborted_between(0, 2)) == (2, [])
+
+
+def test_a_log_that_begins_again_beyond_its_end_has_no_transactions_of_before() -> None:
+    """A follower that was away for long: the batch that ended the transaction is deleted."""
+    for kept in (None, *range(20)):
+        disk, manager, log = new_log(ROOMY)
+        write(log, 7)
+        log.roll(NOW)
+        append(log)
+        flush(manager)
+        disk.sync_directory(log.directory)
+        log.truncate_fully_and_start_at(100)
+        assert (log.producers.entries(), log.producers.txns.last_stable(100)) == ((), 100)
+        flush(manager)
+        if kept is None:
+            disk.kill()
+        else:
+            disk.crash([kept])
+        again = opened(disk, ROOMY, boot_id="boot-1" if kept is None else "boot-2").logs[ORDERS]
+        if again.first_base_offset == 100:
+            assert not again.producers.txns
+
+
+@pytest.mark.parametrize("offset", [1, 100])
+def test_a_log_that_begins_again_keeps_the_owner_of_its_shard(offset: int) -> None:
+    disk, manager, log = new_log(ROOMY)
+    own(log, 5)
+    append(log)
+    log.truncate_fully_and_start_at(offset)
+    assert log.producers.owner_epoch == 5
+    flush(manager)
+    disk.kill()
+    again = opened(disk, ROOMY).logs[ORDERS]
+    assert (again.log_start, again.producers.owner_epoch) == (offset, 5)
+
+
+def test_a_truncation_keeps_the_owner_whose_record_is_below_the_log_start() -> None:
+    _, _, log = new_log(ROOMY)
+    own(log, 5)
+    for _ in range(4):
+        append(log)
+    log.advance_log_start(3)
+    log.truncate_to(4)
+    assert log.producers.owner_epoch == 5
