@@ -45,8 +45,8 @@ HOSTED_AT_ONCE: Final = 32
 
 
 class Following(Protocol):
-    """Fetching of what this broker follows: notified of every hosted partition whose leader
-    changed. Called on the loop; calls are cheap.
+    """Fetching of what this broker follows: notified of every hosted partition whose leader, or
+    whose ``flush``, changed. Called on the loop; calls are cheap.
     """
 
     def apply(self, hosted: HostedPartition) -> None:
@@ -295,7 +295,7 @@ class Hosting:
             hosted.log.update_config(config)
         was = (partition.role, partition.leader, partition.leader_epoch)
         high_watermark, replicas = partition.high_watermark, partition.replicas
-        members = (partition.isr, replicas)
+        members, flush_group = (partition.isr, replicas), partition.limits.flush_group
         partition.configure(self._limits(config))
         hosted.rule = rule_for(config)
         self._take_role(hosted, state)
@@ -310,14 +310,20 @@ class Hosting:
             # Records are readable only after a round: do not wait for a write to request it.
             self._group_commits.request()
         is_same = was == (partition.role, partition.leader, partition.leader_epoch)
-        if is_same and not is_repaired:
+        if not is_same or is_repaired:
+            self._changed.append(hosted)
+        elif partition.limits.flush_group == flush_group:
             return
-        self._changed.append(hosted)
-        if self._following is not None:
-            if hosted.is_unsound:
-                self._following.remove(hosted)
-            else:
-                self._following.apply(hosted)
+        self._tell_following(hosted)
+
+    def _tell_following(self, hosted: HostedPartition) -> None:
+        """Follow the leader that the partition has now, on the connection for its ``flush``."""
+        if self._following is None:
+            return
+        if hosted.is_unsound:
+            self._following.remove(hosted)
+        else:
+            self._following.apply(hosted)
 
     def _take_role(self, hosted: HostedPartition, state: PartitionImage) -> None:
         """Lead, follow or neither, by the image."""

@@ -39,6 +39,15 @@ def test_every_change_of_leadership_is_told_once() -> None:
     assert followed.heard[-1] == ("brokers", 1)
 
 
+def test_a_change_of_flush_is_told_for_it_has_a_connection_of_its_own() -> None:
+    followed = Followed()
+    world = World(following=followed)
+    world.show(replicated(partition(leader=2)))
+    for flush in ("group", "group", "os"):
+        world.change(topics_changed=(replicated(partition(leader=2), flush=flush),))
+    assert followed.heard == [("FOLLOWER", 2)] * 3
+
+
 def test_a_replica_that_was_moved_away_is_deleted() -> None:
     followed = Followed()
     world = World(following=followed)
