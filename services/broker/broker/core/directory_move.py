@@ -209,6 +209,10 @@ class DirectoryMove:
         """Note that the future log was synced."""
         self._unsynced_bytes, self._is_sync_due = 0, False
 
+    def put_off(self) -> None:
+        """Note that the move has to wait: it closes later, and no record waits for the copy."""
+        self.phase = Phase.COPYING
+
     def counted_end(self, synced_end: int, future_synced_end: int) -> int:
         """Return the end below which records count as synced, given those of both logs. While the
         move closes, a record must survive a power failure whichever log is the partition's then.

@@ -22,6 +22,7 @@ from broker.core.directory_move import (
     Cut,
     FutureView,
     LogView,
+    Phase,
     Restart,
     Step,
     Swap,
@@ -97,6 +98,8 @@ class Moving:
             try:
                 await self._move(hosted, move)
             except _PutOffError:
+                move.plan.put_off()
+                self._count_synced(hosted, move)
                 await asyncio.sleep(RETRY_MS / 1_000)
                 self._moves.put_off(hosted, move)
 
@@ -108,6 +111,7 @@ class Moving:
                 return
             self._expect_writable(hosted, move)
             step = move.plan.next_step(*_views(hosted, move))
+            self._count_synced(hosted, move)
             if isinstance(step, Swap):
                 await self._swap(hosted, move)
             elif isinstance(step, Sync):
@@ -116,6 +120,12 @@ class Moving:
                 await self._copy(hosted, move, step)
             else:
                 self._follow(hosted, move, step)
+
+    def _count_synced(self, hosted: HostedPartition, move: ReplicaMove) -> None:
+        """Let records count as synced that waited for a copy which does not close any longer."""
+        is_closing = hosted.move is not move or move.plan.phase is Phase.CLOSING
+        if not is_closing and hosted.partition.synced_end < hosted.log.synced_end:
+            self._moves.tell_synced(hosted)
 
     def _expect_writable(self, hosted: HostedPartition, move: ReplicaMove) -> None:
         """Raise _PutOffError while the move must wait. The last space of a directory is left to the

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from broker.core.directory_move import Phase
 from broker.core.partition import Role
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.settings import BrokerSettings
@@ -279,3 +280,50 @@ def test_what_counts_as_synced_waits_for_the_copy_while_the_move_closes() -> Non
     assert hosted.partition.synced_end == 0
     moves.cancel(hosted)
     assert hosted.partition.synced_end == 1
+
+
+@pytest.mark.feature("AD92")
+def test_a_move_that_waits_for_space_while_it_closes_holds_up_no_acknowledgement() -> None:
+    async def main() -> None:
+        world = shown(topic(configs={"flush": "group"}))
+        world.alter()
+        target, hosted = world.future, world.hosted()
+        target.disk.capacity_bytes = target.heal_free_bytes  # type: ignore[attr-defined]
+        move = hosted.move
+        assert move is not None
+        move.plan.phase = Phase.CLOSING
+        async with world.running():
+            end = world.append().end
+            await until(lambda: hosted.partition.high_watermark == end)
+        assert hosted.move is move
+
+    played(main)
+
+
+@pytest.mark.feature("AD92")
+def test_a_move_that_does_not_close_for_now_holds_up_no_acknowledgement() -> None:
+    """More is written than may be copied without a pause; the rest is copied slowly."""
+
+    async def main() -> None:
+        world = shown(
+            topic(configs={"flush": "group"}),
+            replica_alter_log_dirs_io_max_bytes_per_second=1,
+        )
+        world.alter()
+        hosted, end = world.hosted(), world.append().end
+        move = hosted.move
+        assert move is not None
+        move.plan.phase = Phase.CLOSING  # and nothing is left of what it may copy so
+        hosted.log.unsynced.synced_end = end
+        world.parts.replication.moves.tell_synced(hosted)
+        assert hosted.partition.high_watermark == 0
+        moving = world.moving(BrokerSettings(world.parts.facts, world.parts.metadata))
+        moving._throttle.transferred(1_000, world.parts.facts.clock.now_ms())
+        async with asyncio.TaskGroup() as tasks:
+            copying = tasks.create_task(moving._move(hosted, move))
+            await until(lambda: hosted.partition.high_watermark == end)
+            copying.cancel()
+        assert hosted.move is move
+        assert move.future.log_end == 0
+
+    played(main)
