@@ -4,9 +4,15 @@ it.
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from tidemark.model.authorization import CLUSTER, Operation, Requester, topic_resource
+from tidemark.model.authorization import (
+    CLUSTER,
+    Operation,
+    Requester,
+    Resource,
+    topic_resource,
+)
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 from tidemark.runtime.metadata_cache import MetadataCache
@@ -27,6 +33,15 @@ _BY_DEFAULT: Final = -1
 """The controller's own default."""
 
 
+class Missing(NamedTuple):
+    """Topics of a request that do not exist: those to create, and the errors of those that the
+    client may not create, by name.
+    """
+
+    to_create: list[str]
+    refused: dict[str, ErrorCode]
+
+
 class AutoCreation:
     """Automatic creations of one broker."""
 
@@ -42,24 +57,35 @@ class AutoCreation:
         self._under_way: dict[str, asyncio.Future[None]] = {}
         """Creations that are not answered yet, by topic name."""
 
-    def to_create(self, requester: Requester, names: Iterable[str | None]) -> list[str]:
-        """Return those of the names that may and must be created; at most AUTO_CREATED_MAX."""
+    def missing(self, requester: Requester, names: Iterable[str | None]) -> Missing:
+        """Return those of the names that could be created; at most AUTO_CREATED_MAX are to be.
+
+        A topic that the client may not describe is left alone: its answer does not depend on
+        whether the topic exists. One that it may describe and not create is refused, as in Kafka:
+        as an unknown topic the client would ask for it until its own timeout.
+        """
+        found = Missing([], {})
         if not self._facts.config.auto_create_topics_enable:
-            return []
-        authorize = self._facts.authorizer.authorize
-        missing = [
-            name
-            for name in dict.fromkeys(names)
-            if name
-            and name not in self._metadata.image.topics
-            and topic_name_problem(name) is None
-            and name not in INTERNAL_TOPICS
-            and (
-                authorize(requester, Operation.CREATE, CLUSTER)
-                or authorize(requester, Operation.CREATE, topic_resource(name))
-            )
-        ]
-        return missing[:AUTO_CREATED_MAX]
+            return found
+        for name in dict.fromkeys(names):
+            if (
+                not name
+                or name in self._metadata.image.topics
+                or topic_name_problem(name) is not None
+                or name in INTERNAL_TOPICS
+                or not self._may(requester, Operation.DESCRIBE, topic_resource(name))
+            ):
+                continue
+            if not self._may(requester, Operation.CREATE, CLUSTER) and not self._may(
+                requester, Operation.CREATE, topic_resource(name)
+            ):
+                found.refused[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif len(found.to_create) < AUTO_CREATED_MAX:
+                found.to_create.append(name)
+        return found
+
+    def _may(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
+        return self._facts.authorizer.authorize(requester, operation, resource)
 
     async def create(self, context: RequestContext, names: list[str]) -> dict[str, ErrorCode]:
         """Create topics that no other request is creating, and wait for the others. Returns the

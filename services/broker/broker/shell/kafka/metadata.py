@@ -24,7 +24,7 @@ from tidemark.model.metadata import PartitionImage, TopicImage
 from tidemark.model.topics import INTERNAL_TOPICS, topic_name_problem
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.shell.cluster.auto_creation import AutoCreation
+from broker.shell.cluster.auto_creation import AutoCreation, Missing
 from broker.shell.facts import BrokerFacts
 from broker.shell.listener.connection import Connection
 from broker.shell.listener.request_router import context_of
@@ -40,18 +40,19 @@ def handle(
 ) -> None:
     """Answer from the image; through the controller first if topics are to be created."""
     request = read_metadata_request(body, header.api_version)
-    missing: list[str] = []
+    missing = Missing([], {})
     if request.topics and request.allow_auto_topic_creation:
         names = [query.topic for query in request.topics]
-        missing = auto_creation.to_create(connection.requester, names)
-    if not missing:
-        connection.answer(header, _answer(facts, metadata, connection, header, request))
+        missing = auto_creation.missing(connection.requester, names)
+    if not missing.to_create:
+        body = _answer(facts, metadata, connection, header, request, missing.refused)
+        connection.answer(header, body)
         return
     reply = connection.later(header)
     context = context_of(connection, header)
 
     async def create_first() -> None:
-        refused = await auto_creation.create(context, missing)
+        refused = missing.refused | await auto_creation.create(context, missing.to_create)
         reply.send([_answer(facts, metadata, connection, header, request, refused)])
 
     connection.start(create_first())
@@ -63,7 +64,7 @@ def _answer(
     connection: Connection,
     header: RequestHeader,
     request: MetadataRequest,
-    refused: dict[str, ErrorCode] | None = None,
+    refused: dict[str, ErrorCode],
 ) -> bytes:
     image, listener = metadata.image, connection.listener.name
     brokers = []
@@ -82,7 +83,7 @@ def _answer(
     else:
         # As in Kafka, a topic is answered once: a request may name one with many partitions often.
         named = dict.fromkeys(request.topics)
-        topics = [describe.query(query, refused or {}) for query in named]
+        topics = [describe.query(query, refused) for query in named]
     operations = AUTHORIZED_OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
         operations = facts.authorizer.authorized_operations(connection.requester, CLUSTER)

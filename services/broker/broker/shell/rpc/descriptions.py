@@ -83,10 +83,11 @@ class Descriptions:
         """
         refused: dict[str, ErrorCode] = {}
         if request.allow_auto_topic_creation:
-            missing = self._auto_creation.to_create(caller.requester, request.topics)
-            if missing:
-                refused = await self._auto_creation.create(
-                    _context(caller, request.client_id), missing
+            missing = self._auto_creation.missing(caller.requester, request.topics)
+            refused = missing.refused
+            if missing.to_create:
+                refused |= await self._auto_creation.create(
+                    _context(caller, request.client_id), missing.to_create
                 )
         names = list(request.topics) or sorted(self._metadata.image.topics)
         topics = [self._topic(caller, name, refused) for name in names]
@@ -125,7 +126,10 @@ class Descriptions:
         found = self._metadata.image.topics.get(name)
         if found is None:
             code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return _absent(name, code, f"topic {name!r} does not exist")
+            words = f"topic {name!r} does not exist"
+            if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                words += ", and may not be created"
+            return _absent(name, code, words)
         return pb.DescribeTopicsResponse.Topic(
             topic=name,
             topic_id=found.topic_id,
