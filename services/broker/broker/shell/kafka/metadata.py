@@ -5,6 +5,8 @@ Any broker answers, from its own image. An unknown topic is created if both the 
 broker allow it.
 """
 
+from typing import Final
+
 from tidemark.kafka.headers import RequestHeader
 from tidemark.kafka.metadata import (
     AUTHORIZED_OPERATIONS_OMITTED,
@@ -28,6 +30,9 @@ from broker.shell.cluster.auto_creation import AutoCreation, Missing
 from broker.shell.facts import BrokerFacts
 from broker.shell.listener.connection import Connection
 from broker.shell.listener.request_router import context_of
+
+LISTENER_ERROR_FROM: Final = 6
+"""First version whose clients know LISTENER_NOT_FOUND."""
 
 
 def handle(
@@ -75,7 +80,9 @@ def _answer(
                 NodeEndpoint(broker.broker_id, endpoint.host, endpoint.port, broker.rack or None)
             )
     reachable = {broker.node_id for broker in brokers}
-    describe = _Describer(facts, metadata, connection.requester, request, reachable)
+    describe = _Describer(
+        facts, metadata, connection.requester, request, reachable, header.api_version
+    )
     if request.topics is None:
         topics = [
             describe.topic(topic) for topic in image.topics.values() if describe.sees(topic.name)
@@ -113,12 +120,18 @@ class _Describer:
         requester: Requester,
         request: MetadataRequest,
         reachable: set[int],
+        version: int,
     ) -> None:
         self._authorizer = facts.authorizer
         self._image = metadata.image
         self._requester = requester
         self._with_operations = request.include_topic_authorized_operations
         self._reachable = reachable
+        self._lacks_listener = (
+            ErrorCode.LISTENER_NOT_FOUND
+            if version >= LISTENER_ERROR_FROM
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
 
     def sees(self, name: str) -> bool:
         return self._authorizer.sees(self._requester, Operation.DESCRIBE, topic_resource(name))
@@ -131,8 +144,10 @@ class _Describer:
         image = self._image
         if query.topic is None or (not query.topic and query.topic_id != NO_TOPIC_ID):
             found = image.topics_by_id.get(TopicId(query.topic_id))
-            if found is None or not self.allowed(found.name):
+            if found is None:
                 return _absent(None, query.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+            if not self.allowed(found.name):  # its id is no secret, its name is
+                return _absent(None, query.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             return self.topic(found)
         name = query.topic
         if topic_name_problem(name) is not None:
@@ -167,9 +182,7 @@ class _Describer:
         if leader not in reachable:
             known = self._image.brokers.get(BrokerId(leader))
             lacks_listener = known is not None and not known.fenced
-            error = (
-                ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE
-            )
+            error = self._lacks_listener if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE
             leader = BrokerId(-1)
         return MetadataPartition(
             int(error),

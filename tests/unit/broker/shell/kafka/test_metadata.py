@@ -19,6 +19,7 @@ from tidemark.kafka.metadata import (
 )
 from tidemark.model.authorization import CLUSTER, Operation, Requester
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import BrokerId
 from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import controller_pb2 as pb
 from unit.broker.shell.broker_parts import BrokerParts
@@ -102,3 +103,30 @@ def test_a_topic_that_the_client_may_not_describe_is_not_created(
     client.rules.denied.add((DESCRIBE, "new"))
     (topic,) = client.ask(MetadataQuery("new"))
     assert (topic.error_code, controller.asked) == (DENIED, [])
+
+
+def test_a_topic_id_that_exists_is_refused_without_the_name_of_its_topic(client: Client) -> None:
+    client.rules.denied.add((DESCRIBE, "orders"))
+    known, unknown = b"orders".ljust(16), b"nowhere".ljust(16)
+    topics = client.ask(MetadataQuery(None, known), MetadataQuery(None, unknown))
+    assert [(one.topic, one.topic_id, one.error_code) for one in topics] == [
+        (None, known, DENIED),
+        (None, unknown, ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+
+
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+def test_a_leader_without_the_client_s_listener_is_told_apart_from_version_6_on(
+    parts: BrokerParts, client: Client, version: int
+) -> None:
+    image = parts.metadata.image
+    second = image.brokers[BrokerId(2)]
+    inside = tuple(one for one in second.endpoints if one.listener != "CLIENT")
+    brokers = {**image.brokers, BrokerId(2): replace(second, endpoints=inside)}
+    parts.metadata.take(replace(image, brokers=brokers))
+    (orders,) = client.ask(MetadataQuery("orders"), version=version)
+    assert [one.error_code for one in orders.partitions] == [
+        ErrorCode.NONE,
+        ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    ]
