@@ -55,15 +55,17 @@ class Connection(asyncio.BufferedProtocol):
         "_blocked", "_buffer", "_closed", "_end", "_frame_end", "_held_bytes", "_limits", "_mute",
         "_muted", "_out", "_out_files", "_processing", "_queue", "_replies", "_small_frames",
         "_start", "_starved", "_stopped", "_swept_bytes", "_transport", "_turn", "_view",
-        "address", "began_s", "ending", "frame_bytes", "frame_bytes_max", "frame_ms", "headers",
-        "listener", "listener_name", "login", "order", "peer", "produce_prefix_bytes",
-        "repeated_produces", "requester", "software", "times", "touched", "unhandled",
+        "address", "began_s", "ending", "frame_bytes", "frame_bytes_max", "frame_bytes_min",
+        "frame_ms", "headers", "listener", "listener_name", "login", "order", "peer",
+        "produce_prefix_bytes", "repeated_produces", "requester", "software", "times", "touched",
+        "unhandled",
     )  # fmt: skip
 
     def __init__(self, listener: "ConnectionHost[Connection]") -> None:
         self.listener = listener
         self._limits = listener.limits
         self.requester, self.frame_bytes_max = listener.stranger, listener.frame_bytes_max
+        self.frame_bytes_min = FRAME_BYTES_MIN  # less only for a token that has no header
         self.login: Login | None = None  # of a listener with SASL
         self.peer = self.address = ""
         self.software = UNKNOWN_SOFTWARE
@@ -193,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
             if available < 4 or self._muted:
                 break
             (size,) = _LENGTH.unpack_from(view, start)
-            if size < FRAME_BYTES_MIN or size > self.frame_bytes_max:
+            if size < self.frame_bytes_min or size > self.frame_bytes_max:
                 self.listener.counters.closed_frame += 1
                 self.close("a frame of impossible size")
                 return False

@@ -29,7 +29,7 @@ from broker.core.login import (
     Verdict,
 )
 from broker.shell.counters import BrokerCounters, LoginCounters
-from broker.shell.listener.connection import Connection
+from broker.shell.listener.connection import FRAME_BYTES_MIN, Connection
 from broker.shell.listener.connection_host import HandlesFrames
 from broker.shell.listener.replies import Reply
 
@@ -106,6 +106,7 @@ class SaslRouter:
         assert login is not None, "admitted by this listener"
         if login.awaits_raw:
             self._requests[ApiKey.SASL_AUTHENTICATE] += 1
+            connection.frame_bytes_min = FRAME_BYTES_MIN
             self._take_token(_Client(connection, login, None), bytes(frame))
             return
         match login.judge(frame[0] << 8 | frame[1], self._clock.now_ms()):
@@ -143,6 +144,7 @@ class SaslRouter:
         answer = login.on_handshake(mechanism, header.api_version, self._clock.now_ms())
         written = {"error_code": int(answer.error_code), "mechanisms": list(answer.mechanisms)}
         if answer.error_code is ErrorCode.NONE:
+            _expect_token(connection, login)
             _answer(connection, header, written)
             return
         body = write_response(header.api_key, header.api_version, written)
@@ -193,6 +195,7 @@ class SaslRouter:
         if it must not be served.
         """
         if login.is_pending:
+            _expect_token(connection, login)
             return True
         if not self._note_login(self._noted(connection, login, login.user or "")):
             return False
@@ -254,6 +257,14 @@ class _Client(NamedTuple):
     connection: Connection
     login: Login
     header: RequestHeader | None
+
+
+def _expect_token(connection: Connection, login: Login) -> None:
+    """Let the next frame be of any size if it is a token without a header: one of PLAIN has four
+    bytes, for a user and a password of one character each.
+    """
+    if login.awaits_raw:
+        connection.frame_bytes_min = 0
 
 
 def _place(client: _Client) -> Reply:
