@@ -98,12 +98,13 @@ class InspectedAppend:
                 await asyncio.shield(self._before)  # it is resolved by the append before
             if isinstance(stored, Refusal):
                 return self._inspection.appender.refused(hosted, stored)
-            return self._inspection.appender.append(
+            # Exactly one batch: nobody has looked at another one behind it.
+            return self._inspection.appender.append_batch(
                 hosted,
                 memoryview(bytearray(stored)),
-                acks=self._acks,
+                self._acks,
+                self._inspection.clock.wall_ms(),
                 leader_epoch_expected=self._leader_epoch_expected,
-                now_ms=self._inspection.clock.wall_ms(),
             )
         finally:
             self._over.set_result(None)

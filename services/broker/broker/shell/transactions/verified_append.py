@@ -80,12 +80,13 @@ class VerifiedAppend:
                     lane=self._lane,
                     leader_epoch_expected=self._leader_epoch_expected,
                 ).run()
-            return inspection.appender.append(
+            # Exactly one batch: the coordinator was not asked about another one behind it.
+            return inspection.appender.append_batch(
                 hosted,
                 memoryview(bytearray(self._batch)),
-                acks=self._acks,
+                self._acks,
+                inspection.clock.wall_ms(),
                 leader_epoch_expected=self._leader_epoch_expected,
-                now_ms=inspection.clock.wall_ms(),
             )
         finally:
             self._over.set_result(None)

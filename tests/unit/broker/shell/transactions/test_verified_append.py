@@ -96,6 +96,18 @@ def test_what_the_coordinator_refuses_is_not_appended() -> None:
     asyncio.run(run())
 
 
+def test_one_batch_is_verified_and_no_other_comes_in_behind_it() -> None:
+    async def run() -> None:
+        verifier = Verifier()
+        one = world(verifier)
+        two = batch(0) + build_batch([(0, None, b"y", ())])
+        (outcome,) = await outcomes(one, verifier, two)
+        assert outcome.error_code is ErrorCode.INVALID_RECORD
+        assert one.hosted().partition.log_end == 0
+
+    asyncio.run(run())
+
+
 class LateVerifier(Verifier):
     """Not yet to the first question, then yes."""
 
