@@ -5,9 +5,10 @@ never read again.
 import logging
 from typing import Final, NamedTuple
 
-from tidemark.model.authorization import Operation, Requester, topic_resource
+from tidemark.model.authorization import CLUSTER, Operation, Requester, topic_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID, Offset, TopicId
+from tidemark.model.topics import INTERNAL_TOPICS
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
 
@@ -51,6 +52,11 @@ class RecordDeletion:
         resource = topic_resource(target.topic)
         if not self._facts.authorizer.authorize(requester, Operation.DELETE, resource):
             raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+        if target.topic in INTERNAL_TOPICS and not self._is_of_owner(target, requester):
+            raise TidemarkError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                "only the coordinator that owns it deletes records of this topic",
+            )
         hosted = self._led(target)
         high_watermark = hosted.partition.high_watermark
         wanted = high_watermark if target.offset == TO_HIGH_WATERMARK else target.offset
@@ -61,6 +67,11 @@ class RecordDeletion:
         if wanted > hosted.partition.log_start:
             self._advance(hosted, Offset(wanted), requester)
         return Offset(hosted.partition.log_start)
+
+    def _is_of_owner(self, target: DeletionTarget, requester: Requester) -> bool:
+        """True if the request is of a coordinator that owns the partition with its state."""
+        authorize = self._facts.authorizer.authorize
+        return target.owner_epoch > 0 and authorize(requester, Operation.CLUSTER_ACTION, CLUSTER)
 
     def _led(self, target: DeletionTarget) -> HostedPartition:
         """Return a partition whose records may be deleted. Raises TidemarkError."""

@@ -2,16 +2,23 @@
 answers.
 """
 
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from broker.shell.partitions.record_deletion import DeletionTarget, RecordDeletion
 from tidemark.codec.records import build_batch
 from tidemark.kafka.apis import ApiKey
-from tidemark.model.errors import ErrorCode
+from tidemark.model.authorization import CLUSTER, Operation, Requester
+from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.topics import INTERNAL_TOPICS, SHARE_GROUP_STATE
 from tidemark.storage.disk import DiskFullError
 from unit.broker.shell.broker_parts import BrokerParts
+from unit.broker.shell.broker_worlds import World, topic
 from unit.broker.shell.conftest import MakeNode
 from unit.broker.shell.kafka.conftest import AskOf
+from unit.broker.shell.kafka.group_handlers import Rules
 from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replicated
 
 NOW_MS = 1_700_000_000_000
@@ -35,9 +42,16 @@ def append(parts: BrokerParts, count: int, producer_id: int = -1) -> None:
         assert outcome.error_code == 0
 
 
-def deletion(offset: int) -> dict[str, object]:
+def append_one(world: World, name: str) -> None:
+    """A batch of one record."""
+    batch = build_batch([(world.clock.wall_ms(), None, b"x", ())])
+    outcome = world.appender.append_internal(world.hosted(name), batch)
+    assert outcome.error_code == 0
+
+
+def deletion(offset: int, name: str = "orders") -> dict[str, object]:
     partition = {"partition_index": 0, "offset": offset}
-    return {"topics": [{"name": "orders", "partitions": [partition]}]}
+    return {"topics": [{"name": name, "partitions": [partition]}]}
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -82,6 +96,39 @@ def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
     parts = make_node({"cleanup.policy": policy})
     answer = ask_of(parts)(ApiKey.DELETE_RECORDS, deletion(-1))
     assert answer.topics[0].partitions[0].error_code == error
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
+def test_clients_delete_no_records_of_internal_topics(ask_of: AskOf, name: str) -> None:
+    world = World()
+    world.show(topic(name, configs={"cleanup.policy": "delete"}))
+    for _ in range(3):
+        append_one(world, name)
+    answer = ask_of(world.parts)(ApiKey.DELETE_RECORDS, deletion(-1, name))
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert world.hosted(name).partition.log_start == 0
+
+
+@pytest.mark.parametrize(
+    ("owner_epoch", "denied", "log_start"), [(5, None, 2), (0, None, 0), (5, CLUSTER.name, 0)]
+)
+def test_the_owner_of_a_shard_deletes_records_of_its_state(
+    owner_epoch: int, denied: str | None, log_start: int
+) -> None:
+    world = World()
+    world.show(topic(SHARE_GROUP_STATE, configs={"cleanup.policy": "delete"}))
+    for _ in range(3):
+        append_one(world, SHARE_GROUP_STATE)
+    rules = Rules()
+    rules.denied.add((Operation.CLUSTER_ACTION, denied or ""))
+    room = world.parts.partitions
+    facts = replace(world.parts.facts, authorizer=rules)
+    deleting = RecordDeletion(facts, room.table, room.disks, room.log_moves)
+    target = DeletionTarget(SHARE_GROUP_STATE, 0, 2, owner_epoch=owner_epoch)
+    refused = nullcontext() if log_start else pytest.raises(TidemarkError, match="only the coord")
+    with refused:
+        deleting.delete(target, Requester("User:alice", ""))
+    assert world.hosted(SHARE_GROUP_STATE).partition.log_start == log_start
 
 
 def test_a_fenced_directory_deletes_nothing_and_is_described_as_failed(
