@@ -150,6 +150,8 @@ class Parked:
                 queue = self._produces[key] = deque()
             while queue and not queue[0][1].is_waiting:
                 queue.popleft()  # timed out while the watermark stood still
+            while queue and not queue[-1][1].is_waiting:
+                queue.pop()  # likewise, behind one that waits longer
             if not queue or queue[-1][0] <= end:
                 queue.append((end, request))
             else:  # a retry of an earlier batch

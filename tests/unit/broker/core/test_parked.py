@@ -114,6 +114,21 @@ def test_a_produce_wakes_when_every_watermark_passed_its_end() -> None:
     assert woken.seen == [("p", True)]
 
 
+def test_produces_that_gave_up_leave_nothing_behind_one_that_waits() -> None:
+    """The watermark stands still, as that of a partition whose follower hangs."""
+    parked, woken = Parked(), Woken()
+    patient = parked.park_produce([("a", 1)], now=at(0), wait_ms=WAIT_MS_MAX, wake=woken.named("p"))
+    for end in range(2, 1_000):
+        now = at(end * BUCKET_MS)
+        parked.park_produce([("a", end)], now=now, wait_ms=0, wake=woken.named("q"))
+        parked.expire(at(now + BUCKET_MS))
+        assert len(parked._produces["a"]) <= 2
+    assert patient is not None
+    assert patient.is_waiting
+    parked.advanced("a", 1, 1)
+    assert woken.seen[-1] == ("p", True)
+
+
 def test_a_repeated_produce_may_wait_for_an_earlier_end() -> None:
     parked, woken = Parked(), Woken()
     for name, end in (("new", 9), ("retry", 4)):
