@@ -326,7 +326,10 @@ def _decide(
         return Ruling(FinishBatchReply(ErrorCode.NONE), (aborting,))
     problem = multi_writer_rules.winners_problem(txn, request.writers)
     if problem is not None:
-        return Ruling(FinishBatchReply(*problem))
+        code, message = problem
+        if code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            message += " in this transaction of the batch; was one aborted? Write it again"
+        return Ruling(FinishBatchReply(code, message))
     committing = multi_writer_rules.committed(txn, request.writers, wall_ms)
     return _committed(replace(committing, sink=_done(sink, request)), request)
 

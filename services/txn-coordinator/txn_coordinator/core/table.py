@@ -100,7 +100,7 @@ class TxnTable:
                 self._count(self.multi_writer.pop(record.transactional_id).state, -1)
                 self._sinks.discard(record.transactional_id)
             case WriterRecord():
-                self.multi_writer[record.transactional_id].replay_writer(record)
+                self._replay_writer(record, now)
             case WriterTombstone():
                 self.multi_writer[record.transactional_id].replay_writer_tombstone(record.slot)
 
@@ -221,6 +221,14 @@ class TxnTable:
         txn.replay_handle(record)
         self._count(record.state, 1)
         self._follow_multi_writer(record, before, now)
+
+    def _replay_writer(self, record: WriterRecord, now: Moment) -> None:
+        txn = self.multi_writer[record.transactional_id]
+        txn.replay_writer(record)
+        is_ongoing = txn.record is not None and txn.state is transaction.ONGOING
+        if is_ongoing and record.transactional_id in self._sinks:
+            # A run after a crash joins the open batch, which may be about to time out.
+            self.keep_alive(txn.transactional_id, now)
 
     def _follow(
         self, record: TransactionRecord, before: TransactionRecord | None, now: Moment

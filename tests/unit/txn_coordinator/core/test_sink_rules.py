@@ -226,6 +226,22 @@ class TestKeepAlive:
         world.advance(TIMEOUT_MS)
         assert outcome_of(world) == [EndKind.TIMED_OUT]
 
+    @pytest.mark.parametrize("by", ["another writer", "a partition"])
+    def test_a_run_that_joins_the_batch_has_a_whole_timeout(self, by: str) -> None:
+        """The driver was down for nearly a timeout, and no writer has kept the batch alive yet."""
+        world = World()
+        first = world.batch_writer(0, "a")
+        world.advance(TIMEOUT_MS - 1)
+        if by == "another writer":
+            writers = [world.batch_writer(0, "b", P0)]
+        else:
+            writers = [first]
+            world.add((first.producer_id, first.producer_epoch), P0, v2=True)
+        world.advance(TIMEOUT_MS - 1)
+        writers.append(world.batch_writer(0, "c", P0))
+        assert world.finish_batch(0, *writers).committed
+        assert outcome_of(world) == [EndKind.COMMITTED]
+
     def test_nothing_is_logged(self) -> None:
         world = World()
         handle = world.enlist_in(0).handle
@@ -351,6 +367,10 @@ class TestFinish:
         world.batch_writer(0, "a", P0)
         reply = world.finish_batch(0, CountedWriter("b", 1, 0))
         assert reply.error_code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert reply.error_message == (
+            "writer 'b' was never enlisted in this transaction of the batch;"
+            " was one aborted? Write it again"
+        )
 
     def test_an_older_batch_is_refused(self) -> None:
         world = World()
