@@ -94,8 +94,8 @@ class BrokerConfig(
     max_connections: int = Field(
         10_000,
         ge=1,
-        description="maximum number of open connections, all listeners together; may be changed at"
-        " run time, within the limit of open files",
+        description="maximum number of open connections, all listeners together; INTERNAL takes 64"
+        " more, for followers; may be changed at run time, within the limit of open files",
     )
     max_connections_per_ip: int = Field(
         10_000,

@@ -4,9 +4,15 @@ their receive buffers.
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from broker.config import BrokerConfig
 from broker.core.live_settings import LiveSettings
+
+MEMBERS_SPARE: Final = 64
+"""Connections beyond max.connections that other processes of the cluster may have: clients that
+fill a broker must not keep its followers out. Their descriptors are among the spare ones.
+"""
 
 
 class ConnectionLimits:
@@ -36,13 +42,14 @@ class ConnectionLimits:
         """True if a frame waits for room: large buffers are given back between frames."""
         return bool(self._waiting)
 
-    def admit(self, address: str) -> bool:
+    def admit(self, address: str, *, of_member: bool = False) -> bool:
         """Count one more connection from ``address``. Returns False, and does not count it, if that
-        is one too many.
+        is one too many. ``of_member``: of another process of the cluster.
         """
         from_address = self._by_address.get(address, 0)
         allowed = self.overrides.get(address, self.connections_per_ip_max)
-        if self.connections >= self.connections_max or from_address >= allowed:
+        connections_max = self.connections_max + (MEMBERS_SPARE if of_member else 0)
+        if self.connections >= connections_max or from_address >= allowed:
             return False
         self.connections += 1
         self._by_address[address] = from_address + 1

@@ -277,12 +277,13 @@ class KafkaListener:
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection, unless a limit is reached."""
-        if self._stopping or not self.limits.admit(connection.address):
+        is_internal = self.name == INTERNAL_LISTENER
+        if self._stopping or not self.limits.admit(connection.address, of_member=is_internal):
             self.counters.connections_refused += 1
             return False
         self.counters.connections_total += 1
         self._connections[connection] = 0
-        if self.name != INTERNAL_LISTENER:
+        if not is_internal:
             self._limit_rate(connection)
         if self._sasl is not None:
             self._sasl.admit(connection)

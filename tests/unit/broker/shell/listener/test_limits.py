@@ -1,9 +1,24 @@
 """Bounds that all connections share."""
 
+import asyncio
+
+import pytest
 from broker.config import BrokerConfig
 from broker.core.live_settings import settings_in_force
-from broker.shell.listener.limits import ConnectionLimits
+from broker.listener_address import Listener
+from broker.shell.listener.connection import Connection
+from broker.shell.listener.limits import MEMBERS_SPARE, ConnectionLimits
 from tidemark.model.ids import BrokerId
+from unit.broker.shell.broker_worlds import World
+from unit.broker.shell.conftest import make_listener
+from unit.broker.shell.listener.test_connection import Client
+
+
+class Disconnected(Client):
+    """A client that may be refused."""
+
+    def abort(self) -> None:
+        self.reading = False
 
 
 def limits(**changes: int) -> ConnectionLimits:
@@ -22,6 +37,37 @@ def test_connections_are_bounded_in_all_and_from_one_address() -> None:
     bound.leave("a")
     assert bound.admit("c")
     assert bound.connections == 3
+
+
+def test_clients_that_fill_a_broker_do_not_keep_its_followers_out() -> None:
+    bound = limits(connections_max=1, connections_per_ip_max=1_000)
+    assert bound.admit("a")
+    assert not bound.admit("b")
+    assert all(bound.admit("c", of_member=True) for _ in range(MEMBERS_SPARE))
+    assert not bound.admit("c", of_member=True)
+    bound.leave("a")
+    assert not bound.admit("b")
+    assert bound.admit("c", of_member=True)
+
+
+@pytest.mark.parametrize(("name", "is_taken"), [("CLIENT", False), ("INTERNAL", True)])
+def test_followers_connect_to_a_full_broker_where_they_connect(name: str, is_taken: bool) -> None:
+    async def main() -> list[bool]:
+        parts = World(max_connections=1).parts
+        router = parts.router()
+        names = ("CLIENT", name)
+        listeners = [make_listener(parts, router, Listener(n, "127.0.0.1", 0)) for n in names]
+        clients = [Disconnected(b"") for _ in names]
+        connections = [Connection(listener) for listener in listeners]
+        for client, connection in zip(clients, connections, strict=True):
+            connection.connection_made(client)
+        closed = [connection.closed for connection in connections]
+        for client, connection in zip(clients, connections, strict=True):
+            connection.connection_lost(None)
+            client.close()
+        return closed
+
+    assert asyncio.run(main()) == [False, not is_taken]
 
 
 def test_one_owner_may_exceed_the_buffers_others_wait_their_turn() -> None:
