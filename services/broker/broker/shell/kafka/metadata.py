@@ -50,8 +50,8 @@ def handle(
         names = [query.topic for query in request.topics]
         missing = auto_creation.missing(connection.requester, names)
     if not missing.to_create:
-        body = _answer(facts, metadata, connection, header, request, missing.refused)
-        connection.answer(header, body)
+        answer = _answer(facts, metadata, connection, header, request, missing.refused)
+        connection.answer(header, answer)
         return
     reply = connection.later(header)
     context = context_of(connection, header)

@@ -65,7 +65,7 @@ def test_no_second_batch_comes_in_behind_one_that_waits() -> None:
     transaction that it names.
     """
     sender = Sender()
-    transactional = {
+    transactional: dict[str, Any] = {
         "producer_id": 7,
         "producer_epoch": 0,
         "attributes_extra": TRANSACTIONAL_BIT,
