@@ -10,7 +10,7 @@ from bench.admin import bench_admin
 from bench.broker import BrokerUnderTest, broker
 from bench.controller_failover import bench_failover
 from bench.deltas import bench_deltas
-from bench.failover import bench_cut_of_leader, bench_failover_of_leader
+from bench.failover import STOPS, bench_cut_of_leader, bench_failover_of_leader
 from bench.fetch import (
     bench_cold_reader_beside_hot_producer,
     bench_compaction_beside_hot_producer,
@@ -73,6 +73,12 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=100, help="MB/s of steady writes")
     parser.add_argument("--seconds", type=float, default=15, help="of steady writes")
     parser.add_argument("--failovers", type=int, default=20, help="runs of each kind of failover")
+    parser.add_argument(
+        "--stops",
+        type=lambda names: names.split(","),
+        default=list(STOPS),
+        help="kinds of failover, such as 'power loss,SIGSTOP'",
+    )
     parser.add_argument("--strict", action="store_true", help="exit 1 when a bound is missed")
     return parser.parse_args()
 
@@ -182,7 +188,7 @@ def run_replicated(
             where=where,
         ),
         "failover": lambda cluster: bench_failover_of_leader(
-            cluster, runs=asked.failovers, where=where
+            cluster, asked.stops, runs=asked.failovers, where=where
         ),
     }
     wanted = [name for name in steps if name in only and (where == "disk" or name == "replication")]
