@@ -11,7 +11,7 @@ from tidemark.client import Producer as NativeProducer
 from tidemark.client.errors import ClientError
 
 SEND_S: Final = 0.005
-_WAIT_S: Final = 60.0
+_WAIT_S: Final = 120.0
 
 
 class GapMeter:
