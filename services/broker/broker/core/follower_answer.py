@@ -35,6 +35,14 @@ class Found(NamedTuple):
     """True if a producer or a consumer waits until followers have records of these."""
 
 
+def is_urgent(*, must_wait: bool, is_awaited: bool, serves_consumers: bool) -> bool:
+    """Return True if followers get records at once. ``must_wait``: their producer waits for
+    followers; ``is_awaited``: another producer or a consumer does; ``serves_consumers``: consumers
+    read from followers.
+    """
+    return must_wait or is_awaited or serves_consumers
+
+
 def wait_ms(found: Found, *, bytes_min: int, wait_ms_max: int, serves_consumers: bool) -> int:
     """Return for how long the fetch waits, unless it gains enough bytes earlier; 0: not at all.
 
@@ -44,7 +52,10 @@ def wait_ms(found: Found, *, bytes_min: int, wait_ms_max: int, serves_consumers:
     if found.has_error:
         return 0
     if found.bytes_ready >= bytes_min:
-        gathers = not (found.is_awaited or serves_consumers) and found.bytes_ready < GATHER_BYTES
+        urgent = is_urgent(
+            must_wait=False, is_awaited=found.is_awaited, serves_consumers=serves_consumers
+        )
+        gathers = not urgent and found.bytes_ready < GATHER_BYTES
         return min(wait_ms_max, GATHER_MS) if gathers else 0
     if not found.has_high_watermark:
         return wait_ms_max

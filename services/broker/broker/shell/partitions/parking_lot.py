@@ -13,7 +13,7 @@ from tidemark.runtime.clock import Clock
 
 from broker.config import BrokerConfig
 from broker.core.fetch_sessions import FetchSessions
-from broker.core.follower_answer import GATHER_BYTES, GATHER_MS
+from broker.core.follower_answer import GATHER_BYTES, GATHER_MS, is_urgent
 from broker.core.parked import INTERNAL, Parked, ParkedLimits
 from broker.core.unread_bytes import UNKNOWN_BYTES
 from broker.shell.partitions.hosted import HostedPartition
@@ -165,13 +165,17 @@ class ParkingLot:
         for more.
         """
         requests, idle, tail = self.requests, self._sessions.idle, hosted.tail
-        is_urgent = must_wait or self._tells_followers or self.is_awaited(hosted)
+        urgent = is_urgent(
+            must_wait=must_wait,
+            is_awaited=self.is_awaited(hosted),
+            serves_consumers=self._tells_followers,
+        )
         if gained_bytes:
             if requests.is_watched(hosted):
                 requests.advanced(hosted, hosted.partition.bounds.high_watermark, gained_bytes)
             if hosted in idle:
                 self._wake_sessions(hosted)
-        if not is_urgent:
+        if not urgent:
             self._gather(tail, size_bytes)
         else:
             if requests.is_watched(tail):
@@ -189,9 +193,8 @@ class ParkingLot:
         """
         now = self._clock.now_ms()
         waiting: list[Hashable] = [tail] if self.requests.is_watched(tail) else []
-        for cached in self._sessions.idle.get(tail, ()):
-            cached.session.moved[cached] = None
-            waiting.append(cached.session)
+        waiting += [cached.session for cached in self._sessions.idle.get(tail, ())]
+        self._sessions.note(tail)
         for key in waiting:
             self.requests.gathered(key, size_bytes, now, wait_ms=GATHER_MS, bytes_max=GATHER_BYTES)
 
