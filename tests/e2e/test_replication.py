@@ -255,6 +255,19 @@ def test_an_empty_follower_takes_a_batch_whose_beginning_was_deleted(
     topic.wait_isr(3)
 
 
+@pytest.mark.feature("A17")
+def test_deleted_records_stay_away_when_the_leader_is_killed(whole: list[BrokerProcess]) -> None:
+    topic = Topic(whole, "shortened", **{"min.insync.replicas": "2", "retention.ms": "-1"})
+    producer, sent = topic.producer(), Sent()
+    send(producer, topic, range(10), sent)
+    assert producer.flush(PATIENCE_S) == 0
+    admin = AdminClient({"bootstrap.servers": topic.bootstrap})
+    (cut,) = admin.delete_records([TopicPartition(topic.name, 0, 5)]).values()
+    assert cut.result(PATIENCE_S).low_watermark == 5
+    topic.leader.kill()
+    assert topic.read_all(5) == [b"%06d" % number for number in range(5, 10)]
+
+
 @pytest.mark.feature("G14", "I09", "C10")
 def test_acks_all_is_refused_below_min_insync_replicas(whole: list[BrokerProcess]) -> None:
     topic = Topic(whole, "refuses", **{"min.insync.replicas": "3"})

@@ -338,6 +338,7 @@ class Reader:
     async def _read(self) -> None:
         result, records = await self._client.fetch(self._offset)
         if result.error_code:
+            self._skip_deleted(result.error_code)
             self._client.disconnect()
             await self._client.rest()
             return
@@ -345,6 +346,11 @@ class Reader:
             await asyncio.sleep(self._world.dice.between(20, 80) / 1_000)
             return
         self._take(result.high_watermark, records)
+
+    def _skip_deleted(self, error_code: int) -> None:
+        """Go on behind the records that a client may have deleted."""
+        if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._offset = max(self._offset, self._topic.ledger.delete_asked)
 
     def _take(self, high_watermark: int, records: memoryview | bytes) -> None:
         batches = stored_batches(records, with_values=False)

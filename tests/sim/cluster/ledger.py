@@ -55,6 +55,10 @@ class Ledger:
     stable_epoch: int = 0
     stable_end: int = 0
     """Highest last stable offset of any leader: committed records below it were served."""
+    delete_asked: int = 0
+    """Highest offset below which a client has asked to delete records."""
+    deleted_below: int = 0
+    """Highest offset below which a leader has answered that records are deleted."""
     seen_end: dict[str, int] = field(default_factory=dict)
     """By reader: offset after the last record that it received or that was reported to it."""
 
@@ -244,6 +248,31 @@ class Ledger:
         )
         self.seen_end[reader] = end
 
+    # -- deletions
+
+    def asks_deletion(self, offset: int) -> None:
+        """Record that a client is about to ask for the deletion of records below an offset."""
+        self.delete_asked = max(self.delete_asked, offset)
+
+    def deletes(self, offset: int) -> None:
+        """Record the answer that records below an offset are deleted."""
+        self.deleted_below = max(self.deleted_below, offset)
+
+    def begins(self, broker: int, leader_epoch: int, log_start: int) -> None:
+        """Check the log start of a leader, unless it is deposed."""
+        is_deposed = leader_epoch < self.state.leader_epoch
+        require(
+            is_deposed or log_start >= self.deleted_below,
+            "what is deleted stays deleted",
+            f"{self.name}: broker {broker} begins at {log_start}, deleted below"
+            f" {self.deleted_below}",
+        )
+        require(
+            log_start <= self.delete_asked,
+            "nothing is deleted unasked",
+            f"{self.name}: broker {broker} begins at {log_start}, asked for {self.delete_asked}",
+        )
+
     # -- at the end
 
     def settles(self, replicas: Sequence[int]) -> None:
@@ -256,10 +285,16 @@ class Ledger:
         )
 
     def ends(self, logs: Mapping[int, Sequence[Stored]], *, log_start: int = 0) -> None:
-        """Check all logs at rest: they are equal and have every acknowledged value."""
+        """Check all logs at rest: from ``log_start`` on they are equal and have every acknowledged
+        value.
+        """
         for broker, batches in logs.items():
             self.agrees(broker, batches, log_start=log_start)
-        first, *others = logs.items()
+        rest = {
+            broker: [one for one in batches if one.last >= log_start]
+            for broker, batches in logs.items()
+        }
+        first, *others = rest.items()
         for broker, batches in others:
             require(
                 [one[:4] for one in batches] == [one[:4] for one in first[1]],
@@ -267,5 +302,6 @@ class Ledger:
                 f"{self.name}: brokers {first[0]} and {broker}",
             )
         there = {value for batch in first[1] for value in batch.values}
-        lost = self.acknowledged.keys() - there
+        expected = {value for value, at in self.acknowledged.items() if at >= log_start}
+        lost = expected - there
         require(not lost, "no acknowledged record is lost", f"{self.name}: {sorted(lost)[:3]}")

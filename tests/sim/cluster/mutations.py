@@ -183,6 +183,7 @@ def _fence_for_want_of_descriptors(shared: LogDirectory, error: DiskError) -> No
     _fence(shared, DiskError(error.path, error.reason) if exhausted else error)
 
 
+_CONFIRMS_ALONE: Final = "confirms a deletion that only the leader has made"
 _SERVES_UNCOMMITTED: Final = "serves at a follower what is not committed"
 
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
@@ -230,6 +231,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (LogDirectory, "fence", _fence_for_want_of_descriptors),
     ),
     "swaps in a copy that is not on disk": ((DirectoryMove, "next_step", _never_sync_the_copy),),
+    _CONFIRMS_ALONE: ((ReplicaSet, "common_start", lambda _, own_start: own_start),),
     _SERVES_UNCOMMITTED: ((Partition, "leader_told", _take_all_for_committed),),
 }
 
@@ -256,6 +258,7 @@ FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "lets broker epochs fall": ("rival",),
     "takes a want of descriptors for a failed disk": ("exhaust",),
     "swaps in a copy that is not on disk": ("move_directory",),
+    _CONFIRMS_ALONE: ("cut_followers", "kill"),
     _SERVES_UNCOMMITTED: ("cut_followers", "kill"),
 }
 """Faults under which a mutation is found soon; all faults for mutations without an entry."""
@@ -315,6 +318,7 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "lets broker epochs fall": ("after healing everybody is in sync",),
     "takes a want of descriptors for a failed disk": ("without descriptors no disk has failed",),
     "swaps in a copy that is not on disk": ("with flush=group what is committed is on disk",),
+    _CONFIRMS_ALONE: ("what is deleted stays deleted",),
     _SERVES_UNCOMMITTED: ("what was read is committed, and stays",),
 }
 """Promises that each mutation breaks; only a failure of one of these counts as found."""
@@ -325,6 +329,7 @@ def options_for(name: str) -> Options:
     return Options(
         faults=FOUND_BY.get(name),
         brokers=4 if name in _OF_MOVES else 0,
+        records_are_deleted=name == _CONFIRMS_ALONE,
         followers_serve=name == _SERVES_UNCOMMITTED,
     )
 

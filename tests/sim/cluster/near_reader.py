@@ -86,6 +86,7 @@ class NearReader(Reader):
             self._near.move(BrokerId(result.preferred_read_replica))
         elif result.error_code:
             self._world.note(self.name, f"hears {ErrorCode(result.error_code).name}", self._topic)
+            self._skip_deleted(result.error_code)
             self._near.move(None)
             await self._client.rest()
         elif records:

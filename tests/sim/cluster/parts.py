@@ -31,6 +31,8 @@ class Options:
     """Number of brokers; 0: drawn."""
     followers_serve: bool = False
     """True: consumers read from followers in every seed; else in some."""
+    records_are_deleted: bool = False
+    """True: a client deletes records in every seed; else in some."""
 
 
 @dataclass

@@ -114,6 +114,17 @@ def end_goes_back(one: Ledger) -> None:
     one.tells_end("r1", 2)
 
 
+def deleted_records_return(one: Ledger) -> None:
+    one.asks_deletion(2)
+    one.deletes(2)
+    one.begins(1, 0, 1)
+
+
+def deleted_unasked(one: Ledger) -> None:
+    one.asks_deletion(1)
+    one.begins(1, 0, 2)
+
+
 def nobody_leads_at_the_end(one: Ledger) -> None:
     one.stored(State(-1, 1, 1, (1, 2, 3)))
     one.settles((1, 2, 3))
@@ -155,6 +166,8 @@ REJECTED: dict[Callable[[Ledger], None], str] = {
     read_beyond_the_watermark: "nothing beyond the high watermark is served",
     read_what_goes_away: "what was read is committed, and stays",
     end_goes_back: "the high watermark never goes back for a reader",
+    deleted_records_return: "what is deleted stays deleted",
+    deleted_unasked: "nothing is deleted unasked",
     nobody_leads_at_the_end: "after healing there is a leader",
     isr_stays_short: "after healing everybody is in sync",
     logs_diverge: "no divergence after healing",
@@ -185,3 +198,15 @@ def test_a_history_that_may_be_is_taken() -> None:
     one.stored(State(2, 1, 2, (1, 2, 3)))
     one.settles((1, 2, 3))
     one.ends({1: [ONE, TWO], 2: [ONE, TWO]})
+
+
+def test_deleted_records_may_be_missing() -> None:
+    one = ledger()
+    one.acknowledges(b"a", 0)
+    one.acknowledges(b"c", 2)
+    one.asks_deletion(2)
+    one.deletes(1)
+    one.begins(1, 0, 2)
+    one.stored(State(2, 1, 1, (2, 3)))
+    one.begins(1, 0, 0)
+    one.ends({1: [TWO], 2: [ONE, TWO]}, log_start=2)

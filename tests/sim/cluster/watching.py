@@ -240,6 +240,8 @@ class Watch:
         partition, topic = hosted.partition, self._world.topic_of(hosted)
         ledger = topic.ledger
         ledger.leads(machine.number, partition.leader_epoch)
+        if ledger.delete_asked and not topic.may_lose:
+            ledger.begins(machine.number, partition.leader_epoch, partition.log_start)
         if topic.may_lose:
             return
         start = ledger.end

@@ -22,6 +22,7 @@ from tidemark.storage.mem_disk import MemDisk
 
 from sim.checkers import require
 from sim.cluster.client import Producer, Reader
+from sim.cluster.deleter import Deleter, has_deleters
 from sim.cluster.ledger import Ledger
 from sim.cluster.listening import SimServer
 from sim.cluster.near_reader import NearReader, near_config
@@ -178,6 +179,8 @@ class World:
         )
         rate = Dice(DIRECTORY_DICE - seed).pick(MOVE_RATES)
         self.move_config = {"replica_alter_log_dirs_io_max_bytes_per_second": rate}
+        self.has_deleters = has_deleters(seed, always=options.records_are_deleted)
+        """True if a client deletes records."""
         self.near_config = near_config(seed, always=options.followers_serve)
         self.parked: list[Parked] = []
         """Parked requests of every broker ever started."""
@@ -362,6 +365,10 @@ class World:
             if self.near_config is not None:
                 near = NearReader(self, topic, number)
                 tasks.append(self._client_task(near.run(lambda: self.is_over), near.name))
+        for number, topic in enumerate(self.topics, 1):
+            if self.has_deleters:
+                deleter = Deleter(self, topic, number)
+                tasks.append(self._client_task(deleter.run(lambda: self.is_draining), deleter.name))
         return tasks
 
     def _client_task(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
@@ -666,12 +673,16 @@ class World:
 
     def _compare(self) -> None:
         for topic in self.topics:
-            logs = {}
+            logs, log_start = {}, 0
             for machine in self._hosting(topic):
                 assert machine.process is not None
                 hosted = machine.process.broker.partitions.table.by_name[topic.place]
-                logs[machine.number] = log_of(hosted, 0, hosted.partition.log_end)
-            topic.ledger.ends(logs)
+                partition = hosted.partition
+                logs[machine.number] = log_of(hosted, 0, partition.log_end)
+                if topic.ledger.delete_asked:
+                    topic.ledger.begins(machine.number, partition.leader_epoch, partition.log_start)
+                    log_start = max(log_start, partition.log_start)
+            topic.ledger.ends(logs, log_start=log_start)
 
     # -- the report
 

@@ -109,6 +109,16 @@ class Commitment:
         """
         return max(self._bounds.high_watermark, self.epoch_start)
 
+    @property
+    def low_watermark(self) -> int:
+        """Offset below which no replica that may lead has records (KIP-107); -1 while that is not
+        known, or fewer than min.insync.replicas are in sync: others may lead then (KIP-966).
+        """
+        replicas = self._replica_set
+        if not self.leads or len(replicas.isr.agreed) < self.min_insync:
+            return -1
+        return min(self._bounds.log_start, replicas.common_start(self._bounds.log_start))
+
     # -- acknowledgements
 
     def acks_refused(self, acks: int) -> Refusal | None:

@@ -379,9 +379,8 @@ class Partition:
     def propose(
         self, now: InstantMs, live: Mapping[BrokerId, BrokerEpoch], lag_ms: int
     ) -> IsrProposal | None:
-        """Return the ISR to ask the controller for, or None if the agreed one is right or a
-        proposal is pending. From here on it is pending. ``live``: epoch of every broker that may be
-        in an ISR.
+        """Return the ISR to ask the controller for, pending from here on; None if the agreed one is
+        right or another is pending. ``live``: epoch of every broker that may be in an ISR.
         """
         if self.role is not LEADER:
             return None
@@ -390,6 +389,7 @@ class Partition:
             live,
             lag_ms,
             leader_epoch=self.leader_epoch,
+            starts_at=self.bounds.log_start,
             joins_at=self.commitment.joins_at,
             synced=self.limits.flush_group,
         )

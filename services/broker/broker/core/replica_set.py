@@ -146,6 +146,14 @@ class ReplicaSet:
                     end = counted
         return end
 
+    def common_start(self, own_start: int) -> int:
+        """Return the lowest log start of the members of the maximal ISR, of which this replica
+        begins at ``own_start``; -1 while one has not fetched in this leader epoch.
+        """
+        progress = self.progress
+        starts = [progress[one].log_start for one in self.isr.maximal if one in progress]
+        return min(starts, default=own_start)
+
     # -- the ISR
 
     @property
@@ -160,6 +168,7 @@ class ReplicaSet:
         lag_ms: int,
         *,
         leader_epoch: LeaderEpoch,
+        starts_at: int,
         joins_at: int,
         synced: bool,
     ) -> IsrProposal | None:
@@ -167,8 +176,9 @@ class ReplicaSet:
         proposal is pending. From here on the proposed members count too: the proposal may be agreed
         at any moment.
 
-        ``live``: epoch of every broker that may be in an ISR. ``joins_at``: a follower joins once
-        it has all records below this offset. ``synced``: only records on disk count.
+        ``live``: epoch of every broker that may be in an ISR. ``starts_at``, ``joins_at``: a
+        follower joins once its log begins at the first or later, and has all records below the
+        second. ``synced``: only records on disk count.
         """
         self._allow_for_pause(now, lag_ms)
         agreed = self.isr.agreed
@@ -184,6 +194,7 @@ class ReplicaSet:
             for replica in self.assigned
             if replica not in agreed
             and not self._lags(replica, now, lag_ms)
+            and self.progress[replica].log_start >= starts_at
             and self._may_join(replica, live, joins_at, synced=synced)
         ]
         if (*stay, *join) == agreed:

@@ -140,6 +140,7 @@ class PlainReplica:
             part.log_end,
             part.log_end,
             part.bounds.last_epoch,
+            part.log_start,
         )
         epoch = part.leader_epoch
         code, diverging = other.judge_fetch(asked, epoch)
@@ -158,6 +159,8 @@ class PlainReplica:
             self.log.append(batch)
             part.appended(plan, WALL)
         part.leader_told(other.high_watermark)
+        if other.log_start > part.log_start:
+            part.log_start_moved(min(other.log_start, part.high_watermark))
         part.check()
 
     def cut(self, offset: int) -> None:

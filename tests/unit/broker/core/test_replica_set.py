@@ -225,6 +225,19 @@ def test_who_leads_again_after_long_excuses_nobody_for_that_time() -> None:
     assert late.members == (1,)
 
 
+def test_a_follower_joins_once_its_log_begins_where_the_leader_s_does() -> None:
+    leader, second, _ = three((1,))
+    leader.write(1)
+    second.fetch_from(leader, NOW)
+    leader.partition.log_start_moved(1)
+    second.fetch_from(leader, NOW)
+    assert leader.partition.propose(NOW, LIVE, LAG_MS) is None
+    second.fetch_from(leader, NOW)
+    proposal = leader.partition.propose(NOW, LIVE, LAG_MS)
+    assert proposal is not None
+    assert proposal.members == (1, 2)
+
+
 ENDS = st.dictionaries(st.integers(1, 5), st.integers(0, 30), min_size=1)
 
 

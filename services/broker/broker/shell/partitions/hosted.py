@@ -31,6 +31,7 @@ class HostedPartition:
         "partition",
         "resource",
         "rule",
+        "start",
         "tail",
         "topic_id",
         "topic_partition",
@@ -56,6 +57,8 @@ class HostedPartition:
         """Key of followers' long polls, which wait for the log's end; consumers' polls wait for the
         high watermark of the partition itself.
         """
+        self.start = object()
+        """Key of deletions, which wait for the log start of the in-sync replicas."""
         self.rule: BatchRule | None = None
         """Rule that a worker applies to a batch before it is stored (keys, compression.type); None:
         none.

@@ -302,10 +302,10 @@ class Hosting:
         is_repaired = self._maybe_repair(hosted, state, last_epoch=was[2])
         if partition.high_watermark != high_watermark:
             self._parked.moved(hosted, UNKNOWN_BYTES)
-        elif (partition.isr, partition.replicas) != members:
+        if (partition.isr, partition.replicas) != members:
             self._parked.has_news(hosted)
         if not set(replicas) <= set(partition.replicas):
-            self._parked.replicas_left(hosted)
+            self._parked.followers_look_again(hosted)
         if partition.limits.flush_group and partition.synced_end < partition.log_end:
             # Records are readable only after a round: do not wait for a write to request it.
             self._group_commits.request()

@@ -65,6 +65,8 @@ class ParkingLot:
         self._tells_followers = tells_followers
         sessions.on_closed = self.requests.released
         self._timer: asyncio.TimerHandle | None = None
+        self.deletions = 0
+        """Number of deletions of records that wait for followers."""
 
     # -- waits
 
@@ -101,20 +103,33 @@ class ParkingLot:
         """Wait until the high watermark reaches ``end``. False at the deadline, if leadership is
         lost, or soon if the broker stops. Always gives up the loop at least once.
         """
-        committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        return await self._wait_passed(hosted, end, wait_ms, kind)
+
+    async def wait_deleted(self, hosted: HostedPartition, offset: int, *, wait_ms: int) -> bool:
+        """Wait until the low watermark reaches ``offset``, to which the leader has moved its log
+        start. False as for ``wait_committed``.
+        """
+        self.deletions += 1
+        try:
+            return await self._wait_passed(hosted.start, offset, wait_ms, INTERNAL)
+        finally:
+            self.deletions -= 1
+
+    async def _wait_passed(self, key: Hashable, end: int, wait_ms: int, kind: int) -> bool:
+        passed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def wake(fulfilled: bool) -> None:  # noqa: FBT001 - the callback's one answer
-            if not committed.done():
-                committed.set_result(fulfilled)
+            if not passed.done():
+                passed.set_result(fulfilled)
 
         request = self.requests.park_produce(
-            [(hosted, end)], now=self._clock.now_ms(), wait_ms=wait_ms, wake=wake, kind=kind
+            [(key, end)], now=self._clock.now_ms(), wait_ms=wait_ms, wake=wake, kind=kind
         )
         if request is None:
             await self._not_parked(wait_ms)
             return False
         try:
-            return await committed
+            return await passed
         finally:
             self.requests.cancel(request)
 
@@ -202,10 +217,16 @@ class ParkingLot:
         """Wake all requests of a partition whose leadership changed; they look again."""
         self._look_again(hosted)
         self._look_again(hosted.tail)
+        self._look_again(hosted.start)
 
-    def replicas_left(self, hosted: HostedPartition) -> None:
-        """Wake the followers of a partition that may have lost some; they look again."""
+    def followers_look_again(self, hosted: HostedPartition) -> None:
+        """Wake the followers of a partition that has lost some, or begins later."""
         self._look_again(hosted.tail)
+
+    def followers_started(self, hosted: HostedPartition) -> None:
+        """Wake deletions after the log start of a follower, or the ISR, may have changed."""
+        low_watermark = hosted.partition.commitment.low_watermark
+        self.requests.advanced(hosted.start, low_watermark, 0)
 
     def _look_again(self, changed: Hashable) -> None:
         self.requests.released(changed)
@@ -218,6 +239,8 @@ class ParkingLot:
         """
         self._sessions.note(hosted)
         self._sessions.note(hosted.tail)
+        if self.deletions:
+            self.followers_started(hosted)
 
     def _wake_sessions(self, changed: Hashable) -> None:
         """Wake requests that wait for a session. Each finds by itself whether the change is enough,

@@ -7,16 +7,18 @@ from typing import Final, NamedTuple
 
 from tidemark.model.authorization import CLUSTER, Operation, Requester, topic_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import NO_TOPIC_ID, Offset, TopicId
+from tidemark.model.ids import NO_TOPIC_ID, InstantMs, Offset, TopicId
 from tidemark.model.topics import INTERNAL_TOPICS
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
 
+from broker.core.deletion_wait import DeletionWait
 from broker.core.partition import Role
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.log_moves import LogMoves
+from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.table import PartitionTable
 
 log = logging.getLogger(__name__)
@@ -40,15 +42,23 @@ class RecordDeletion:
     """Deletes records of partitions that this broker leads."""
 
     def __init__(
-        self, facts: BrokerFacts, table: PartitionTable, disks: DiskHealth, log_moves: LogMoves
+        self,
+        facts: BrokerFacts,
+        table: PartitionTable,
+        disks: DiskHealth,
+        log_moves: LogMoves,
+        parked: ParkingLot,
     ) -> None:
         self._facts = facts
         self._table = table
         self._disks = disks
         self._log_moves = log_moves
+        self._parked = parked
 
-    def delete(self, target: DeletionTarget, requester: Requester) -> Offset:
-        """Delete records, and return the log start after that. Raises TidemarkError."""
+    def delete(self, target: DeletionTarget, requester: Requester) -> DeletionWait[HostedPartition]:
+        """Delete records at this leader, and return the wait for its followers. Raises
+        TidemarkError.
+        """
         resource = topic_resource(target.topic)
         if not self._facts.authorizer.authorize(requester, Operation.DELETE, resource):
             raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
@@ -66,7 +76,30 @@ class RecordDeletion:
             )
         if wanted > hosted.partition.log_start:
             self._advance(hosted, Offset(wanted), requester)
-        return Offset(hosted.partition.log_start)
+        return DeletionWait.of(hosted, wanted)
+
+    def begin(self, target: DeletionTarget, requester: Requester) -> DeletionWait[HostedPartition]:
+        """Delete records as ``delete``, and let followers fetch the new log start at once."""
+        deletion = self.delete(target, requester)
+        if not deletion.is_done:
+            self._parked.followers_look_again(deletion.hosted)
+        return deletion
+
+    def due(self, timeout_ms: int) -> InstantMs:
+        """Return when a request that arrives now waits no longer."""
+        return InstantMs(self._facts.clock.now_ms() + max(0, timeout_ms))
+
+    async def replicated(self, deletion: DeletionWait[HostedPartition], due: InstantMs) -> Offset:
+        """Return the low watermark once no replica that may lead has the records. Raises
+        TidemarkError if that is not so by ``due``.
+        """
+        wait_ms = due - self._facts.clock.now_ms()
+        if wait_ms > 0 and not deletion.is_lost and not deletion.is_done:
+            await self._parked.wait_deleted(deletion.hosted, deletion.offset, wait_ms=wait_ms)
+        code = deletion.outcome()
+        if code is not ErrorCode.NONE:
+            raise TidemarkError(code, f"records below {deletion.offset} may be there again")
+        return Offset(deletion.hosted.partition.commitment.low_watermark)
 
     def _is_of_owner(self, target: DeletionTarget, requester: Requester) -> bool:
         """True if the request is of a coordinator that owns the partition with its state."""

@@ -196,8 +196,7 @@ class IsrSender:
         )
         if partition.high_watermark != high_watermark:
             self._parked.moved(hosted, gained_bytes)
-        else:
-            self._parked.has_news(hosted)
+        self._parked.has_news(hosted)
 
     def _count(self, error_code: ErrorCode, grown: int) -> None:
         counters = self._counters

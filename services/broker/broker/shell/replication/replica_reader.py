@@ -104,6 +104,8 @@ class ReplicaReader:
         gained_bytes = partition.follower_fetched(fetch, now)
         if partition.bounds.high_watermark != before:
             self._parked.moved(hosted, gained_bytes)
+        if self._parked.deletions:
+            self._parked.followers_started(hosted)
         if partition.replica_set.may_join_by_fetch(fetch.broker_id):
             self._on_follower(hosted)
 

@@ -11,12 +11,14 @@ from broker.shell.wire_mapping import read_topic_id
 def delete_records(
     deletion: RecordDeletion, request: pb.DeleteRecordsRequest, requester: Requester
 ) -> pb.DeleteRecordsResponse:
-    """Delete the records of a partition below an offset."""
+    """Delete the records of a partition below an offset. Answers when the leader has done so: the
+    coordinators that call it delete what they do not need, and again after a failover.
+    """
     try:
-        log_start = deletion.delete(_read(request), requester)
+        deleted = deletion.delete(_read(request), requester)
     except TidemarkError as refused:
         return pb.DeleteRecordsResponse(error_code=refused.code, error_message=refused.message)
-    return pb.DeleteRecordsResponse(log_start_offset=log_start)
+    return pb.DeleteRecordsResponse(log_start_offset=deleted.hosted.partition.log_start)
 
 
 def _read(request: pb.DeleteRecordsRequest) -> DeletionTarget:
