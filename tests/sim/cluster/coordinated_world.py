@@ -6,10 +6,12 @@ The state topic has two partitions, so that both replicas may own one.
 from functools import partial
 from typing import Any, Final
 
+from broker.shell.partitions.hosted import HostedPartition
 from tidemark.runtime.shard_runtime import ShardRuntime
 
+from sim.checkers import require
 from sim.cluster.coordinator_process import CoordinatorProcess
-from sim.cluster.parts import CoordinatorReplica, Options, SimTopic
+from sim.cluster.parts import CoordinatorReplica, Machine, Options, SimTopic
 from sim.cluster.state_ledger import StateLedger
 from sim.cluster.world import World
 
@@ -59,6 +61,17 @@ class CoordinatedWorld(World):
 
     def _look_at_owners(self) -> None:
         """Check the owners of shards."""
+
+    def _knows_owner(self, machine: Machine, hosted: HostedPartition, owner_epoch: int) -> None:
+        """Check that the leader of a shard's log would refuse the owners before ``owner_epoch``."""
+        partition, ledger = hosted.partition, self.topic_of(hosted).ledger
+        is_deposed = partition.leader_epoch < ledger.state.leader_epoch
+        known = partition.producers.owner_epoch
+        require(
+            is_deposed or max(known, 0) >= owner_epoch,
+            "a leader knows the owner of its shard",
+            f"{ledger.name}: broker {machine.number} knows {known}, the log has {owner_epoch}",
+        )
 
     def _start_processes(self) -> None:
         super()._start_processes()

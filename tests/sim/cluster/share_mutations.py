@@ -15,6 +15,7 @@ from broker.core.share.key_order import KeyOrder
 from broker.core.share.settings import ShareSettings
 from broker.core.share.share_partition import SharePartition
 from broker.core.share.states import ACKNOWLEDGED, ACQUIRED
+from broker.shell.partitions.record_deletion import RecordDeletion
 from broker.shell.share.share_partitions import SharePartitions
 from share_coordinator.core import share_state, state_batches
 from share_coordinator.core.live_offsets import LiveOffsets
@@ -40,6 +41,10 @@ _end_transaction = ShareStates.end_transaction
 
 def _nothing(*_: Any, **__: Any) -> None:
     """Replace an action with nothing."""
+
+
+async def _do_nothing(*_: Any) -> None:
+    """Replace an action that is awaited with nothing."""
 
 
 def _acquired_is_acknowledged(spans: Any, window: Any) -> Any:
@@ -178,6 +183,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (ShareStates, "initialize", _keep_deliveries),
     ),
     "deletes snapshots that are needed": ((LiveOffsets, "needed_from", lambda live: live.end),),
+    "deletes the owner with the old state": ((RecordDeletion, "keep_owner", _do_nothing),),
     "forgets updates": ((share_state.ShareState, "updated", lambda state, _: state),),
     "applies an acknowledgement twice": ((acknowledgement, "_refused", _acknowledged_twice),),
     "drops pending acknowledgements at a new leader": (
@@ -204,15 +210,17 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "delivers without its lease": ("pause_leader",),
     "takes writes of an earlier state": ("delay_coordinator", "cut_coordinator"),
     "drops pending acknowledgements at a new leader": ("pause_leader", "kill"),
+    "deletes the owner with the old state": ("lose_disk", "kill_state_leader"),
 }
 """Faults under which a mutation is found soon; all faults for mutations without an entry."""
 
 _LENGTHS_MS: Final = {
     "takes writes of an earlier leader": 9_000,
     "delivers without its lease": 9_000,
+    "deletes the owner with the old state": 8_000,
 }
 """Longer runs than ``LONG_MS``: a leader must hold locks as it pauses, and go on after the next one
-has read.
+has read; the beginning of a state must be deleted, and a replica made anew from the rest.
 """
 
 _OF_RESETS: Final = (
@@ -263,6 +271,7 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     "lets a late write win": ("an owner holds what the log says",),
     "keeps the deliveries of a state that begins again": ("a state begins without deliveries",),
     "deletes snapshots that are needed": ("an owner holds what the log says",),
+    "deletes the owner with the old state": ("a leader knows the owner of its shard",),
     "forgets updates": ("an owner holds what the log says",),
     "applies an acknowledgement twice": ("only the holder of a lock acknowledges",),
     "drops pending acknowledgements at a new leader": ("an open transaction holds its records",),

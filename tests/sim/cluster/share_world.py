@@ -29,7 +29,7 @@ from txn_coordinator.core.transaction import PREPARE_COMMIT
 from sim.checkers import require
 from sim.cluster.coordinated_world import CoordinatedWorld, is_busy
 from sim.cluster.coordinator_process import CoordinatorProcess
-from sim.cluster.parts import CoordinatorReplica, Options, SimTopic
+from sim.cluster.parts import CoordinatorReplica, Machine, Options, SimTopic
 from sim.cluster.share_copier import ShareCopier
 from sim.cluster.share_extent import draw_extent
 from sim.cluster.share_faults import SHARE_FAULTS
@@ -300,6 +300,12 @@ class ShareWorld(CoordinatedWorld):
         self.history.answers(key, one.state_epoch, one.offset)
 
     # -- checks
+
+    def on_led(self, machine: Machine, hosted: HostedPartition) -> None:
+        """Check that the leader of a state fences former owners."""
+        if hosted.topic_partition.topic == SHARE_GROUP_STATE:
+            log = self.state_logs[hosted.topic_partition.partition]
+            self._knows_owner(machine, hosted, log.owner_epoch)
 
     def on_committed(self, topic: SimTopic, hosted: HostedPartition, start: int) -> None:
         """Take the state's records."""

@@ -250,6 +250,9 @@ class TxnWorld(CoordinatedWorld):
             partition.last_stable,
             is_known=partition.commitment.is_known,
         )
+        if hosted.topic_partition.topic == TRANSACTION_STATE:
+            log = self.state_logs[hosted.topic_partition.partition]
+            self._knows_owner(machine, hosted, log.owner_epoch)
 
     def _decided(self) -> set[Ending]:
         return set().union(*(one.prepared for one in self.state_logs.values()))

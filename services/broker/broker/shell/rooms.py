@@ -189,7 +189,7 @@ def build_partitions(
         reader=PartitionReader(disks),
         read_replicas=ReadReplicas(facts.broker_id, metadata) if config.followers_serve else None,
         log_moves=log_moves,
-        deletion=RecordDeletion(facts, table, disks, log_moves, parked),
+        deletion=RecordDeletion(facts, table, disks, log_moves, parked, appender),
         inspection=Inspection(appender, pools.inspection, clock, counters),
         lookup=OffsetLookup(pools.lookups, disks, counters),
         has_lease=has_lease,

@@ -5,6 +5,7 @@ never read again.
 import logging
 from typing import Final, NamedTuple
 
+from tidemark.codec.control_record import OwnerRecord, build_owner
 from tidemark.model.authorization import CLUSTER, Operation, Requester, topic_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import NO_TOPIC_ID, InstantMs, Offset, TopicId
@@ -12,9 +13,11 @@ from tidemark.model.topics import INTERNAL_TOPICS
 from tidemark.runtime.telemetry import fields
 from tidemark.storage.disk import DiskError
 
+from broker.core.commit_wait import CommitWait
 from broker.core.deletion_wait import DeletionWait
 from broker.core.partition import Role
 from broker.shell.facts import BrokerFacts
+from broker.shell.partitions.appender import PartitionAppender
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.log_moves import LogMoves
@@ -48,15 +51,28 @@ class RecordDeletion:
         disks: DiskHealth,
         log_moves: LogMoves,
         parked: ParkingLot,
+        appender: PartitionAppender,
     ) -> None:
         self._facts = facts
         self._table = table
         self._disks = disks
         self._log_moves = log_moves
         self._parked = parked
+        self._appender = appender
 
     def delete(self, target: DeletionTarget, requester: Requester) -> DeletionWait[HostedPartition]:
         """Delete records at this leader, and return the wait for its followers. Raises
+        TidemarkError.
+        """
+        hosted, wanted = self._checked(target, requester)
+        if wanted > hosted.partition.log_start:
+            self._advance(hosted, wanted, requester)
+        return DeletionWait.of(hosted, wanted)
+
+    def _checked(
+        self, target: DeletionTarget, requester: Requester
+    ) -> tuple[HostedPartition, Offset]:
+        """Return the partition, and the offset below which records are deleted. Raises
         TidemarkError.
         """
         resource = topic_resource(target.topic)
@@ -74,9 +90,29 @@ class RecordDeletion:
             raise TidemarkError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {target.offset} is out of range"
             )
-        if wanted > hosted.partition.log_start:
-            self._advance(hosted, Offset(wanted), requester)
-        return DeletionWait.of(hosted, wanted)
+        return hosted, Offset(wanted)
+
+    async def keep_owner(
+        self, target: DeletionTarget, requester: Requester, due: InstantMs
+    ) -> None:
+        """Write the OWNER record of a shard again before the one that is there may be deleted. A
+        replica that is made anew from what is left would not know the owner, and would take
+        appends of earlier ones. Raises TidemarkError.
+        """
+        hosted, wanted = self._checked(target, requester)
+        if not target.owner_epoch or not hosted.is_internal or wanted <= hosted.log.log_start:
+            return
+        owner = OwnerRecord(target.owner_epoch)
+        batch = build_owner(owner, timestamp=self._facts.clock.wall_ms())
+        outcome = self._appender.append_internal(hosted, batch, control=owner)
+        if outcome.error_code is not ErrorCode.NONE:
+            raise TidemarkError(outcome.error_code, outcome.message or outcome.error_code.name)
+        commit = CommitWait.of(hosted, outcome.end)
+        wait_ms = due - self._facts.clock.now_ms()
+        if not commit.is_committed and wait_ms > 0:
+            await self._parked.wait_committed(hosted, commit.end, wait_ms=wait_ms)
+        if commit.is_lost or not commit.is_committed:
+            raise TidemarkError(commit.failure(), "the owner of the shard was not written again")
 
     def begin(self, target: DeletionTarget, requester: Requester) -> DeletionWait[HostedPartition]:
         """Delete records as ``delete``, and let followers fetch the new log start at once."""

@@ -84,8 +84,8 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
     async def DeleteRecords(  # noqa: N802
         self, request: partition_store_pb2.DeleteRecordsRequest, context: Context
     ) -> partition_store_pb2.DeleteRecordsResponse:
-        """Delete the records of a partition below an offset."""
-        return delete_records(self._deletion, request, caller_of(context).requester)
+        """Delete the records of a partition below an offset, at every in-sync replica."""
+        return await delete_records(self._deletion, request, caller_of(context).requester)
 
     async def DescribeEndpoints(  # noqa: N802
         self, _request: partition_store_pb2.DescribeEndpointsRequest, _context: Context

@@ -1,5 +1,7 @@
 """DeleteRecords over gRPC: the same deletion as over Kafka's protocol."""
 
+from typing import Final
+
 from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark_wire.v1 import partition_store_pb2 as pb
@@ -7,18 +9,21 @@ from tidemark_wire.v1 import partition_store_pb2 as pb
 from broker.shell.partitions.record_deletion import DeletionTarget, RecordDeletion
 from broker.shell.wire_mapping import read_topic_id
 
+WAIT_MS: Final = 4_000
+"""Longest wait for the in-sync replicas; below the time that coordinators wait for the answer."""
 
-def delete_records(
+
+async def delete_records(
     deletion: RecordDeletion, request: pb.DeleteRecordsRequest, requester: Requester
 ) -> pb.DeleteRecordsResponse:
-    """Delete the records of a partition below an offset. Answers when the leader has done so: the
-    coordinators that call it delete what they do not need, and again after a failover.
-    """
+    """Delete the records of a partition below an offset, at every in-sync replica."""
     try:
-        deleted = deletion.delete(_read(request), requester)
+        target, due = _read(request), deletion.due(WAIT_MS)
+        await deletion.keep_owner(target, requester, due)
+        low_watermark = await deletion.replicated(deletion.begin(target, requester), due)
     except TidemarkError as refused:
         return pb.DeleteRecordsResponse(error_code=refused.code, error_message=refused.message)
-    return pb.DeleteRecordsResponse(log_start_offset=deleted.hosted.partition.log_start)
+    return pb.DeleteRecordsResponse(log_start_offset=low_watermark)
 
 
 def _read(request: pb.DeleteRecordsRequest) -> DeletionTarget:

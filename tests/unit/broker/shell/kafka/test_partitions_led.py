@@ -123,7 +123,9 @@ def test_the_owner_of_a_shard_deletes_records_of_its_state(
     rules.denied.add((Operation.CLUSTER_ACTION, denied or ""))
     room = world.parts.partitions
     facts = replace(world.parts.facts, authorizer=rules)
-    deleting = RecordDeletion(facts, room.table, room.disks, room.log_moves, room.parked)
+    deleting = RecordDeletion(
+        facts, room.table, room.disks, room.log_moves, room.parked, room.appender
+    )
     target = DeletionTarget(SHARE_GROUP_STATE, 0, 2, owner_epoch=owner_epoch)
     refused = nullcontext() if log_start else pytest.raises(TidemarkError, match="only the coord")
     with refused:
