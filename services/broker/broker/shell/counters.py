@@ -1,5 +1,7 @@
 """Counters of the hot path: plain integers, incremented on the event loop."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Final
 
@@ -33,6 +35,16 @@ class TopicCounters:
         self.fetches = 0
         self.failed_produces = 0
         self.failed_fetches = 0
+
+    def add(self, other: TopicCounters) -> None:
+        """Add the traffic of another topic."""
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
+        self.records_in += other.records_in
+        self.produces += other.produces
+        self.fetches += other.fetches
+        self.failed_produces += other.failed_produces
+        self.failed_fetches += other.failed_fetches
 
 
 class Refusals:
@@ -102,6 +114,7 @@ class BrokerCounters:
         "throttles",
         "times",
         "topics",
+        "topics_gone",
     )
 
     def __init__(self, times: RequestTimes | None = None) -> None:
@@ -123,6 +136,8 @@ class BrokerCounters:
         self.requests = [0] * API_KEYS_MAX
         self.request_errors = [0] * API_KEYS_MAX
         self.topics: dict[str, TopicCounters] = {}
+        self.topics_gone = TopicCounters()
+        """Sum over topics that are no longer hosted: a sum over all topics never falls."""
         self.internal_topics_refused: dict[str, Refusals] = {}
         self.logins: dict[str, LoginCounters] = {}
         self.throttles: Mapping[str, ThrottleCounters] = {}
@@ -147,11 +162,17 @@ class BrokerCounters:
         self.replication_bytes_out = 0
 
     def topic(self, name: str) -> TopicCounters:
-        """Return the counters of a topic that exists; they are made at the first use."""
+        """Return the counters of a topic that is hosted; they are made at the first use."""
         found = self.topics.get(name)
         if found is None:
             found = self.topics[name] = TopicCounters()
         return found
+
+    def forget_topic(self, name: str) -> None:
+        """Drop the counters of a topic that is no longer hosted."""
+        gone = self.topics.pop(name, None)
+        if gone is not None:
+            self.topics_gone.add(gone)
 
     def logins_of(self, listener: str) -> LoginCounters:
         """Return the counters of one listener's logins."""

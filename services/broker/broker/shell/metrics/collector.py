@@ -116,7 +116,7 @@ class BrokerCollector(Collector):
             family = CounterMetricFamily(
                 f"kafka_server_brokertopicmetrics_{name}", doc, labels=["topic"]
             )
-            total = 0
+            total = getattr(self._measured.counters.topics_gone, attribute)
             for topic, one in counters.items():
                 value = getattr(one, attribute)
                 total += value

@@ -402,6 +402,8 @@ class Hosting:
         topic_partition = hosted.topic_partition
         self._moves.cancel(hosted)
         self._table.remove(hosted)
+        if not self._table.hosts_topic(topic_partition.topic):
+            self._counters.forget_topic(topic_partition.topic)
         hosted.partition.become_offline(hosted.partition.leader, hosted.partition.leader_epoch)
         self._changed.append(hosted)
         if self._following is not None:

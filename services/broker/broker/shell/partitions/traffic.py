@@ -43,7 +43,8 @@ class Traffic:
         """Return the sums over all topics."""
         at_ms = self._clock.now_ms()
         sums = [0] * 5
-        async for topic in _in_slices(tuple(self._counters.topics.values())):
+        gone = self._counters.topics_gone
+        async for topic in _in_slices((gone, *self._counters.topics.values())):
             sums[0] += topic.bytes_in
             sums[1] += topic.bytes_out
             sums[2] += topic.records_in

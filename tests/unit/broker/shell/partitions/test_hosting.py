@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from broker.core.partition import Role
+from broker.shell.metrics.collector import BrokerCollector
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.hosting import HOSTED_AT_ONCE, Hosting
 from tidemark.model.errors import ErrorCode
@@ -46,6 +47,32 @@ def test_a_snapshot_deletes_what_it_does_not_name() -> None:
     one.show(topic(), topic("gone", number=2))
     one.show(topic())
     assert set(one.table.by_name) == {("orders", 0)}
+
+
+def test_metrics_of_a_topic_go_with_its_last_partition_and_the_sum_over_all_topics_stays() -> None:
+    def bytes_in() -> dict[str, float]:
+        families = BrokerCollector(one.parts.measured()).collect()
+        name = "kafka_server_brokertopicmetrics_bytesin"
+        (found,) = (family for family in families if family.name == name)
+        return {sample.labels["topic"]: sample.value for sample in found.samples}
+
+    async def run() -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+        one.show(topic(partitions=2), topic("kept", number=2))
+        for partition in (0, 1):
+            one.append(partition=partition)
+        before = bytes_in()
+        elsewhere = replace(topic(partitions=2).partitions[1], replicas=(OTHER,), leader=OTHER)
+        moved = replace(topic(), partitions=(topic().partitions[0], elsewhere))
+        one.change(topics_changed=(moved,))
+        while_moved = bytes_in()
+        one.change(topics_deleted=(topic().topic_id,))
+        return before, while_moved, bytes_in()
+
+    one = World()
+    before, while_moved, after = asyncio.run(run())
+    assert before["orders"] == before[""] > 0
+    assert while_moved == before, "a partition of it is hosted"
+    assert after == {"kept": 0, "": before[""]}
 
 
 def test_at_start_a_log_is_found_again_and_strays_are_set_aside() -> None:

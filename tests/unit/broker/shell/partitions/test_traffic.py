@@ -33,3 +33,14 @@ def test_topics_are_summed_and_open_transactions_count_where_they_are_led() -> N
     assert (found.bytes_in, found.bytes_out) == (10 * (SLICE + 1), 20 * (SLICE + 1))
     assert (found.records_in, found.fetch_requests) == (SLICE + 1, 3 * (SLICE + 1))
     assert found.open_transaction_partitions == 1
+
+
+def test_a_topic_that_is_no_longer_hosted_stays_in_the_sums() -> None:
+    counters = BrokerCounters()
+    counters.topic("kept").bytes_in = 3
+    counters.topic("gone").bytes_in = 4
+    counters.forget_topic("gone")
+    counters.forget_topic("never hosted")
+    assert set(counters.topics) == {"kept"}
+    table = cast("Any", SimpleNamespace(by_name={}))
+    assert asyncio.run(Traffic(counters, table, ManualClock()).read()).bytes_in == 7
