@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from txn_coordinator.shell.node import TxnCoordinatorNode
 
 _PREFIX = "tidemark_txn"
+_ABORTED, _COMMITTED, _KNOWN = _OUTCOMES = ("aborted", "committed", "known")
 
 
 class RequestStats(coordinator_metrics.RequestStats):
@@ -36,6 +37,12 @@ class RequestStats(coordinator_metrics.RequestStats):
             "requests for batches of sinks that were refused, by reason",
             ("reason",),
         )
+        # From 0 on: Prometheus sees no increase in a series whose first value is 1.
+        for outcome in _OUTCOMES:
+            self._batches.at(outcome)
+        for refusal in BatchRefusal:
+            if refusal is not BatchRefusal.NONE:
+                self._refusals.at(_reason(refusal))
 
     def count_enlisted(self, reply: EnlistInBatchReply) -> None:
         """Count a reply to a writer of a batch."""
@@ -47,7 +54,7 @@ class RequestStats(coordinator_metrics.RequestStats):
         if reply.refusal is not BatchRefusal.NONE:
             self._refusals.at(_reason(reply.refusal)).value += 1
         elif reply.error_code is ErrorCode.NONE:
-            outcome = "aborted" if not reply.committed else "committed" if reply.first else "known"
+            outcome = _ABORTED if not reply.committed else _COMMITTED if reply.first else _KNOWN
             self._batches.at(outcome).value += 1
 
 

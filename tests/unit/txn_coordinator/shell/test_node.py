@@ -324,21 +324,26 @@ def test_a_batch_is_committed_once() -> None:
 
 
 def test_metrics_count_sinks() -> None:
-    async def scenario(here: World) -> None:
-        finish = pb.FinishBatchRequest(sink_id="t", query_id="q", batch_id=1, commit=True)
-        for batch_id in (1, 1, 0):
-            finish.batch_id = batch_id
-            await here.stub.FinishBatch(finish)
-        found = {
+    def metrics_of_sinks(here: World) -> dict[tuple[str, ...], float]:
+        return {
             (sample.name, *sample.labels.values()): sample.value
             for family in here.node.metrics.registry.collect()
             for sample in family.samples
             if "sink" in sample.name and not sample.name.endswith("_created")
         }
-        assert found == {
+
+    async def scenario(here: World) -> None:
+        assert set(metrics_of_sinks(here).values()) == {0}, "an increase from 0 can be seen"
+        finish = pb.FinishBatchRequest(sink_id="t", query_id="q", batch_id=1, commit=True)
+        for batch_id in (1, 1, 0):
+            finish.batch_id = batch_id
+            await here.stub.FinishBatch(finish)
+        assert metrics_of_sinks(here) == {
             ("tidemark_txn_sinks",): 1,
+            ("tidemark_txn_sink_batches_total", "aborted"): 0,
             ("tidemark_txn_sink_batches_total", "committed"): 1,
             ("tidemark_txn_sink_batches_total", "known"): 1,
+            ("tidemark_txn_sink_refusals_total", "retired_query"): 0,
             ("tidemark_txn_sink_refusals_total", "stale_batch"): 1,
         }
 

@@ -117,6 +117,9 @@ class InternalTopics:
         self._metadata = metadata
         self._live = live
         self._counters = counters
+        for name in self._wanted:
+            # From 0 on: Prometheus sees no increase in a series whose first value is 1.
+            counters.refusals_of(name)
 
     async def ensure(self, context: RequestContext, name: str) -> TidemarkError | None:
         """Return None once the topic is in this broker's metadata, and otherwise a retriable

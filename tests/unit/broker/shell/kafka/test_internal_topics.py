@@ -61,14 +61,19 @@ def test_it_is_logged_once_and_counted_each_time(
     parts: BrokerParts, ask: Ask, controller: StubController, caplog: pytest.LogCaptureFixture
 ) -> None:
     refuse(controller, ErrorCode.INVALID_REPLICATION_FACTOR)
+    assert refused_by_topic(parts) == dict.fromkeys(INTERNAL_TOPICS, 0), "increases from 0 are seen"
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             ask(ApiKey.FIND_COORDINATOR, {"key": "g", "key_type": 0}, 3)
     said = [one.message for one in caplog.records if "internal topic" in one.message]
     assert said == ["internal topic not created: too few brokers"]
+    assert refused_by_topic(parts) == {**dict.fromkeys(INTERNAL_TOPICS, 0), CONSUMER_OFFSETS: 3}
+
+
+def refused_by_topic(parts: BrokerParts) -> dict[str, float]:
     families = {one.name: one for one in BrokerCollector(parts.measured()).collect()}
-    (sample,) = families["tidemark_internal_topics_refused"].samples
-    assert (sample.labels, sample.value) == ({"topic": CONSUMER_OFFSETS}, 3)
+    samples = families["tidemark_internal_topics_refused"].samples
+    return {sample.labels["topic"]: sample.value for sample in samples}
 
 
 def test_a_transactional_producer_is_told_to_ask_again(
