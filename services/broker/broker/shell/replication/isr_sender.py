@@ -4,9 +4,11 @@ the answers.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import PartitionImage
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_cache import MetadataCache
@@ -113,6 +115,7 @@ class IsrSender:
         agreed.
         """
         request = _write(self._registration, proposals)
+        before = self._agreed(proposals)  # later the feed may have shown what is agreed
         try:
             began_s = self._clock.precise_s()
             answer = await self._controller.alter_partitions(request, CALL_TIMEOUT_S)
@@ -132,6 +135,7 @@ class IsrSender:
             return
         self._proposals.answered()
         self._take(proposals, answer)
+        self._count(proposals, answer, before)
         again = [one for one in proposals if self._is_pending(one)]
         if again:
             await asyncio.sleep(AGAIN_S)
@@ -182,9 +186,8 @@ class IsrSender:
         state: PartitionImage | None,
     ) -> None:
         partition = hosted.partition
-        high_watermark, in_sync = partition.high_watermark, len(partition.isr)
+        high_watermark = partition.high_watermark
         gained_bytes = partition.proposal_answered(proposal, error_code, state)
-        self._count(error_code, len(partition.isr) - in_sync)
         log.info(
             "ISR agreed" if error_code is ErrorCode.NONE else "ISR proposal refused",
             extra=fields(
@@ -198,11 +201,30 @@ class IsrSender:
             self._parked.moved(hosted, gained_bytes)
         self._parked.has_news(hosted)
 
-    def _count(self, error_code: ErrorCode, grown: int) -> None:
+    def _agreed(self, proposals: tuple[IsrProposal, ...]) -> list[frozenset[BrokerId]]:
+        """Return the agreed ISR of each partition; empty for one that is no longer hosted."""
+        all_hosted = (self._table.by_id.get((one.topic_id, one.partition)) for one in proposals)
+        return [frozenset(() if one is None else one.partition.isr) for one in all_hosted]
+
+    def _count(
+        self,
+        proposals: tuple[IsrProposal, ...],
+        answer: pb.AlterPartitionsResponse,
+        before: Sequence[frozenset[BrokerId]],
+    ) -> None:
+        """Count what was agreed and refused. ``before``: the ISRs that the proposals change."""
+        codes = {(one.topic_id, one.partition): one.error_code for one in answer.partitions}
         counters = self._counters
-        counters.isr_updates_failed += error_code is not ErrorCode.NONE
-        counters.isr_expands += grown > 0
-        counters.isr_shrinks += grown < 0
+        for proposal, agreed in zip(proposals, before, strict=True):
+            code = codes.get((proposal.topic_id, proposal.partition))
+            if code is None or not agreed:
+                continue
+            if code != ErrorCode.NONE:
+                counters.isr_updates_failed += 1
+                continue
+            proposed = frozenset(proposal.members)
+            counters.isr_expands += not proposed <= agreed
+            counters.isr_shrinks += not agreed <= proposed
 
 
 def _write(

@@ -11,7 +11,12 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_wire import write_partition
 from tidemark_wire.v1 import controller_pb2 as pb
-from unit.broker.shell.replicated_worlds import LeaderWorld, partition, replica_reader
+from unit.broker.shell.replicated_worlds import (
+    LeaderWorld,
+    partition,
+    replica_reader,
+    replicated,
+)
 from virtual_time import run_virtual
 
 Answer = Callable[[pb.AlterPartitionsRequest], pb.AlterPartitionsResponse]
@@ -172,3 +177,28 @@ def test_an_answer_waits_until_the_feed_has_come_as_far() -> None:
     controller = Controller(agrees_ahead)
     run(world, controller, come)
     assert seen == [(1, 2)] * 3
+
+
+@pytest.mark.parametrize(
+    ("isr", "agreed", "counted"), [((1, 2), (1, 2, 3), (1, 0)), ((1, 2, 3), (1, 3), (0, 1))]
+)
+def test_a_change_that_the_feed_has_shown_before_its_answer_is_counted(
+    isr: tuple[int, ...], agreed: tuple[int, ...], counted: tuple[int, int]
+) -> None:
+    """As in a cluster, where the answer waits for the feed: the partition has the ISR already."""
+    world = LeaderWorld(partition(isr=isr))
+
+    def agrees_after_feed(request: pb.AlterPartitionsRequest) -> pb.AlterPartitionsResponse:
+        assert [one.broker_id for one in request.partitions[0].new_isr] == list(agreed)
+        world.change(topics_changed=(replicated(partition(version=1, isr=agreed)),))
+        answer = agrees(request)
+        answer.position.version = world.parts.metadata.image.position.version
+        answer.position.controller_epoch = world.parts.metadata.image.position.controller_epoch
+        return answer
+
+    looks = iter(range(20))
+    controller = Controller(agrees_after_feed)
+    run(world, controller, lambda: bool(controller.asked) and next(looks, None) is None)
+    counters = world.parts.counters
+    assert (counters.isr_expands, counters.isr_shrinks) == counted
+    assert (len(controller.asked), counters.isr_updates_failed) == (1, 0)
