@@ -295,6 +295,7 @@ class Fetch:
         slices: list[tuple[Part, ...]] = []
         leaders: set[int] = set()
         served: list[PartitionKey] = []
+        has_failed = False
         none_aborted = _EMPTY if self._request.isolation_level == READ_COMMITTED else None
         for key, hosted, outcome, cached in reads.reads:
             (
@@ -309,6 +310,7 @@ class Fetch:
             ) = outcome
             size = found.length_bytes if found is not None else 0
             self._count(hosted, size, error_code)
+            has_failed |= bool(error_code)
             if cached is not None:
                 changed = cached.must_answer(error_code, high_watermark, log_start, size)
                 if size:
@@ -342,6 +344,7 @@ class Fetch:
             slices.append(found.slices if found is not None else ())
         if session is not None:
             session.served(served)
+        parts.counters.request_errors[self._header.api_key] += has_failed
         pieces = write_fetch_response_parts(
             version,
             throttle_time_ms=self._throttle(reads.size_bytes),

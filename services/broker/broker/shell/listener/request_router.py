@@ -57,6 +57,17 @@ def context_of(connection: Connection, header: RequestHeader) -> RequestContext:
     )
 
 
+def names_error(answer: Mapping[str, object]) -> bool:
+    """True if an answer of the long tail has an error, of the whole request or of a part of it."""
+    if answer.get("error_code"):
+        return True
+    for value in answer.values():
+        parts = value if isinstance(value, list) else (value,)
+        if any(isinstance(part, dict) and names_error(part) for part in parts):
+            return True
+    return False
+
+
 class _Asked(NamedTuple):
     """Request of the long tail under way; its body is kept for a typed error answer."""
 
@@ -169,6 +180,7 @@ class RequestRouter:
         if self._quotas.limits_requests:
             work = self._meter.answer(work, header.api_key, context, reply)
         answer = await work
+        self._counters.request_errors[header.api_key] += names_error(answer)
         reply.mute(answer)
         return write_response(header.api_key, header.api_version, answer)
 

@@ -138,7 +138,8 @@ class BrokerCollector(Collector):
         )
         errors = CounterMetricFamily(
             "kafka_network_requestmetrics_errors",
-            "requests answered with an error",
+            "requests answered with an error, in all or in part; not of Metadata, ListOffsets, and"
+            " the partitions of share fetches and acknowledgements",
             labels=["request"],
         )
         for key in ApiKey:

@@ -9,6 +9,7 @@ from broker.core.parked import BUCKET_MS
 from broker.shell.partitions.parking_lot import Follower
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import BrokerId
 from unit.broker.shell.kafka.fetch_worlds import (
@@ -303,8 +304,10 @@ def test_a_waiting_follower_that_is_no_replica_any_more_hears_so_at_once() -> No
     leaving.ask(wait_ms=500, bytes_min=200)
     world.shrink(0, 2)
     assert leaving.is_waiting
+    assert world.parts.counters.request_errors[ApiKey.FETCH] == 0
     world.set_replicas(0, 2)
     assert leaving.told()[0][0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert world.parts.counters.request_errors[ApiKey.FETCH] == 1
 
 
 @pytest.mark.parametrize("scans", [False, True])
