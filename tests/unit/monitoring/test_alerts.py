@@ -46,6 +46,15 @@ def test_each_alert_is_tested_while_it_fires_and_while_it_does_not() -> None:
     assert expected == {name: [0, 1] * max(1, count) for name, count in cases.items()}
 
 
+def test_every_metric_that_the_page_says_to_alert_on_has_a_rule() -> None:
+    page = (ROOT / "docs/operating/monitor.md").read_text()
+    table = page.split("**Alert on these.**")[1].split("\n\n")[1]
+    named = re.findall(r"^\| `(\w+)`", table, re.MULTILINE)
+    rules = " ".join(rule["expr"] for rule in alerts())
+    assert len(named) > 20
+    assert [name for name in named if not re.search(rf"\b{name}\b", rules)] == []
+
+
 @needs_promtool
 @pytest.mark.feature("AD79")
 def test_the_rules_do_what_their_tests_say() -> None:
