@@ -43,7 +43,10 @@ class TxnCoordinatorConfig(CoordinatorConfig):
         " fails, and its shard is loaded again",
     )
     marker_targets_per_request_max: int = Field(
-        5_000, ge=1, description="maximum number of markers in a WriteMarkers request to a broker"
+        5_000,
+        ge=1,
+        le=100_000,  # brokers refuse larger requests
+        description="maximum number of markers in a WriteMarkers request to a broker",
     )
     marker_request_timeout_ms: int = Field(
         30_000, ge=100, description="time that a broker may take to answer a WriteMarkers request"

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from broker.shell.rpc.transaction_markers import MARKERS_MAX
 from pydantic import ValidationError
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.service_config import ConfigError, load, load_or_exit
@@ -48,6 +49,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
         {"transactional_id_expiration_ms": 0},
         {"transaction_writers_max": 0},
         {"marker_targets_per_request_max": 0},
+        {"marker_targets_per_request_max": MARKERS_MAX + 1},
         {"coordinator_id": -1},
     ],
 )
