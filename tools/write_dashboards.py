@@ -29,7 +29,8 @@ def dashboard(board: Board) -> dict[str, object]:
         {"name": "source", "type": "datasource", "query": "prometheus", "label": "Data source"}
     ]
     if "variable" in board:
-        every = {"includeAll": True, "multi": True, "allValue": ".*", "refresh": 2}
+        # Not ".*": the sum over all topics has the label topic="".
+        every = {"includeAll": True, "multi": True, "allValue": ".+", "refresh": 2}
         named = {"name": board["variable"], "type": "query", "query": board["values"]}
         variables.append({**named, "datasource": SOURCE, **every})
     return {

@@ -1,6 +1,7 @@
 """Dashboards are what the tool writes."""
 
 import json
+import re
 import runpy
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,6 +36,13 @@ def test_panels_do_not_overlap_and_dashboards_have_names_of_their_own(
         places = {(one["gridPos"]["x"], one["gridPos"]["y"]) for one in board["panels"]}
         assert len(places) == len(board["panels"])
         assert all(one["targets"][0]["expr"] for one in board["panels"])
+
+
+def test_all_topics_are_not_shown_beside_their_sum(pages: Mapping[str, str]) -> None:
+    variables = json.loads(pages["topics.json"])["templating"]["list"]
+    (every,) = (one["allValue"] for one in variables if one["name"] == "topic")
+    assert re.fullmatch(every, "orders")
+    assert not re.fullmatch(every, "")
 
 
 @needs_promtool
