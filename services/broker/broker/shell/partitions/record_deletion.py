@@ -96,8 +96,8 @@ class RecordDeletion:
         self, target: DeletionTarget, requester: Requester, due: InstantMs
     ) -> None:
         """Write the OWNER record of a shard again before the one that is there may be deleted. A
-        replica that is made anew from what is left would not know the owner, and would take
-        appends of earlier ones. Raises TidemarkError.
+        replica that is rebuilt from what is left would not know the owner, and would take appends
+        of earlier ones. Raises TidemarkError.
         """
         hosted, wanted = self._checked(target, requester)
         if not target.owner_epoch or not hosted.is_internal or wanted <= hosted.log.log_start:
