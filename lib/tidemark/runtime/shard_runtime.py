@@ -249,7 +249,8 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         """Decide a request without a reply; it is dropped while the shard is not served."""
         if self._shard is not None:
             self._request_id += 1
-            self._decide(self._request_id, request)
+            number = self._request_id
+            self._whole(lambda shard: self._take(shard.decide(number, request, self._now())))
 
     def answer(self, request_id: int, reply: object) -> None:
         """Return a reply to the caller of ``ask``, if it still waits. Called by ``perform``."""
@@ -272,7 +273,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
             words = "a transaction ended before records that wait for earlier appends"
             self._break(TidemarkError(ErrorCode.REQUEST_TIMED_OUT, words))
             return
-        self._guarded(lambda shard: shard.replay_end(writer, commits=commits))
+        self._whole(lambda shard: shard.replay_end(writer, commits=commits))
         part: _Part[RecordT, EffectT] = _Part()
         self._in_flight.append(part)
         self._watch(part, committed)
@@ -282,10 +283,12 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
 
     def _wake(self) -> None:
         self._timer = None
-        self._guarded(lambda shard: self._take(shard.wake(self._now())))
+        self._whole(lambda shard: self._take(shard.wake(self._now())))
 
     def _guarded(self, work: Callable[[Shard[RequestT, RecordT, EffectT]], None]) -> None:
-        """Run ``work`` on the shard. A failed assertion drops the state; the process lives on."""
+        """Run ``work`` on the shard for a caller that waits, who gets its errors. A failed
+        assertion drops the state; the process lives on.
+        """
         shard = self._shard
         if shard is None:
             return
@@ -294,6 +297,18 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         except AssertionError as bug:
             self._break(bug)
 
+    def _whole(self, work: Callable[[Shard[RequestT, RecordT, EffectT]], None]) -> bool:
+        """Run ``work`` on the shard that may not be left undone. Any error drops the state: it may
+        differ from the log by now, or would not be woken again. Return True unless it is dropped.
+        """
+        shard = self._shard
+        if shard is not None:
+            try:
+                work(shard)
+            except Exception as bug:  # noqa: BLE001 - whatever it is, the state cannot be kept
+                self._break(bug)
+        return self._shard is not None
+
     def _now(self) -> Moment:
         return Moment(self._clock.now_ms(), self._clock.wall_ms())
 
@@ -301,10 +316,9 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
 
     def _take(self, decision: Decision[RecordT, EffectT]) -> None:
         """Replay a decision's records, append them, and perform its effects once committed."""
-        shard = self._shard
-        assert shard is not None, "decisions are taken only while the shard is served"
-        for record in decision.records:
-            shard.replay(record, decision.writer)
+        assert self.is_serving, "decisions are taken only while the shard is served"
+        if not self._whole(lambda shard: _replay(shard, decision)):
+            return
         if not decision.records and not self._gathered.runs:
             self._from_memory(decision.effects)
         else:
@@ -431,6 +445,11 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         if due is not None:
             wait_s = max(0, due - self._clock.now_ms()) / 1_000
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._wake)
+
+
+def _replay(shard: Shard[Any, RecordT, Any], decision: Decision[RecordT, Any]) -> None:
+    for record in decision.records:
+        shard.replay(record, decision.writer)
 
 
 def _build(

@@ -64,6 +64,7 @@ GOES_ON: Final = {
     "Connection._guarded": "replaced by nothing",
     # raised again elsewhere
     "ShardRuntime._guarded": "by run()",
+    "ShardRuntime._whole": "by run()",
     "TimedWork.__await__": "thrown into the work",
     # no simulated world has it
     "_serve": "the outermost frame of a process",

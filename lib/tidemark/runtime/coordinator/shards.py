@@ -281,7 +281,7 @@ class Shards(Generic[RuntimeT]):
             reasons = "; ".join(map(str, causes(damage)))
             details = fields(**words, reason=reasons)
             log.error("shard cannot be loaded", extra=details, exc_info=damage)
-        except* AssertionError as bugs:
+        except* Exception as bugs:
             self.stats.failures.value += 1
             log.critical("shard dropped: internal error", extra=fields(**words), exc_info=bugs)
 

@@ -33,9 +33,14 @@ class Register:
         self.values: dict[str, str] = {}
         self.pending: dict[int, list[Put]] = {}
         self.due: InstantMs | None = None
+        self.slips_in = ""
 
     def decide(self, request_id: int, request: str, now: Moment) -> Decision[Put, Told]:
         assert request != "bug", "a bug of ours"
+        if request.startswith("slip"):
+            self.slips_in = request.removeprefix("slip ")
+            self.due = InstantMs(now.instant + 5)
+            return Decision()
         if request == "soon":
             self.due = InstantMs(now.instant + 5)
             return Decision()
@@ -47,16 +52,22 @@ class Register:
     def wake(self, now: Moment) -> Decision[Put, Told]:
         del now
         self.due = None
+        self._slip("wake")
         return Decision((("woken", "yes"),), ())
 
     def next_deadline(self) -> InstantMs | None:
         return self.due
 
     def replay(self, record: Put, writer: Writer | None) -> None:
+        self._slip(record[0])
         if writer is None:
             self.values[record[0]] = record[1]
         else:
             self.pending.setdefault(writer.producer_id, []).append(record)
+
+    def _slip(self, where: str) -> None:
+        if self.slips_in == where:
+            raise KeyError(where)
 
     def replay_end(self, writer: Writer, *, commits: bool) -> None:
         for key, value in self.pending.pop(writer.producer_id, []):
@@ -318,6 +329,28 @@ def test_a_bug_in_the_state_costs_the_state() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         run_virtual(run())
     assert caught.group_contains(AssertionError, match="a bug of ours")
+
+
+@pytest.mark.parametrize("where", ["wake", "a"])
+def test_an_error_of_any_kind_drops_a_state_that_may_differ_from_its_log(where: str) -> None:
+    """A timer that ended by an error would not be set again."""
+    log = HeldLog()
+
+    async def run() -> None:
+        runtime = make(log)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(runtime.run())
+            await settle()
+            runtime.submit(f"slip {where}")
+            if where == "a":
+                assert await code_of(runtime.ask("a=1")) is ErrorCode.NOT_COORDINATOR
+            await asyncio.sleep(0.03)
+            raise AssertionError("the state is still served")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run_virtual(run())
+    assert caught.group_contains(KeyError, match=where)
+    assert log.records() == [["loaded"]]
 
 
 def test_the_state_is_woken_when_it_asked_to_be() -> None:

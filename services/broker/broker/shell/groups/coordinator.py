@@ -164,17 +164,17 @@ class Groups:
             except* TidemarkError as failures:
                 reason = str(failures.exceptions[0])
                 log.warning("group shard dropped", extra=fields(shard=number, reason=reason))
-            except* AssertionError as bugs:
-                log.critical(
-                    "group shard dropped: internal error",
-                    extra=fields(shard=number),
-                    exc_info=bugs,
-                )
             except* (ValueError, struct.error) as unreadable:
                 backoff_s = _UNREADABLE_BACKOFF_S
                 log.critical(
                     "group shard dropped: a record cannot be read or written",
                     extra=fields(shard=number, reason=str(unreadable.exceptions[0])),
+                )
+            except* Exception as bugs:
+                log.critical(
+                    "group shard dropped: internal error",
+                    extra=fields(shard=number),
+                    exc_info=bugs,
                 )
             finally:
                 held.runtime = None
