@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from sim.cluster import mutations, share_mutations, txn_mutations
 from sim.hunt import FOUND_AT, SEEDS_UNTIL_FOUND, last_findings, seeds_to_try, write
 from sim.mutations import MUTATIONS
@@ -57,3 +59,9 @@ def test_seeds_run_until_everything_is_reached() -> None:
     assert unreached(["a cut", "a kill"], range(1, 9), reached) == []
     assert ran == [1, 2]
     assert unreached(["a pause", "a cut", "a rival"], range(3), reached) == ["a pause", "a rival"]
+
+
+def test_a_hunt_is_not_ended_by_the_clock(request: pytest.FixtureRequest) -> None:
+    mark = request.node.get_closest_marker("timeout")
+    assert mark is not None
+    assert mark.args == (0,)
