@@ -7,12 +7,19 @@ Spark's checkpoint stores offsets as JSON, each the next offset to read:
 The topic's id distinguishes a topic that was deleted and created again from the one that the query
 has read so far. A partition that is new to the query enters the JSON with its first offset in one
 batch and is read from there in the next one, so a replayed batch has the same rows.
+
+Spark stores where a batch ends, and takes the end of the batch before as its start. The first batch
+has none before it, so its start is looked up again when it is replayed, and may be another by then:
+records were deleted, or the batch itself committed offsets for the group. Therefore the end of the
+first batch also contains its start:
+
+    {"orders": {"id": "6f1c...", "offsets": {"0": 23, "1": 42}, "start": {"0": 0, "1": 7}}}
 """
 
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tidemark.model.topics import TopicPartition
@@ -26,6 +33,8 @@ class TopicOffsets:
 
     topic_id: str
     offsets: Mapping[int, int] = field(default_factory=dict)
+    start: Mapping[int, int] | None = None
+    """Start of the batch that ends here, if it is not the end of the batch before."""
 
 
 Offsets = Mapping[str, TopicOffsets]
@@ -67,7 +76,9 @@ def offsets_from_json(parsed: Mapping[str, Any]) -> dict[str, TopicOffsets]:
     try:
         return {
             topic: TopicOffsets(
-                str(entry["id"]), {int(p): int(at) for p, at in entry["offsets"].items()}
+                str(entry["id"]),
+                _by_number(entry["offsets"]),
+                _by_number(entry["start"]) if "start" in entry else None,
             )
             for topic, entry in parsed.items()
         }
@@ -80,12 +91,38 @@ def offsets_from_json(parsed: Mapping[str, Any]) -> dict[str, TopicOffsets]:
 
 def offsets_to_json(offsets: Offsets) -> dict[str, Any]:
     """Encode offsets for the checkpoint. Equal offsets have equal encodings."""
+    found: dict[str, Any] = {}
+    for topic in sorted(offsets):
+        known = offsets[topic]
+        found[topic] = {"id": known.topic_id, "offsets": _by_text(known.offsets)}
+        if known.start is not None:
+            found[topic]["start"] = _by_text(known.start)
+    return found
+
+
+def as_start(offsets: Offsets) -> dict[str, TopicOffsets]:
+    """Return the offsets at which a query starts, marked as such."""
     return {
-        topic: {
-            "id": offsets[topic].topic_id,
-            "offsets": {str(p): at for p, at in sorted(offsets[topic].offsets.items())},
-        }
-        for topic in sorted(offsets)
+        name: TopicOffsets(known.topic_id, known.offsets, known.offsets)
+        for name, known in offsets.items()
+    }
+
+
+def with_start(start: Offsets, end: Offsets) -> dict[str, TopicOffsets]:
+    """Return the end of a batch, with the batch's start in it where the query has read nothing yet.
+
+    A start that is stored once too often does no harm: the batch before ended there.
+    """
+    return {
+        name: replace(last, start=start[name].offsets) if _is_start(start, name, last) else last
+        for name, last in end.items()
+    }
+
+
+def same_positions(one: Offsets, other: Offsets) -> bool:
+    """True if nothing is read between two offsets."""
+    return {name: (known.topic_id, known.offsets) for name, known in one.items()} == {
+        name: (known.topic_id, known.offsets) for name, known in other.items()
     }
 
 
@@ -200,12 +237,21 @@ def prorated(
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[Range]:
-    """Return the ranges of a batch. Partitions that are new in ``end`` are read by the next."""
+    """Return the ranges of a batch. Partitions that are new in ``end`` are read by the next.
+
+    A start that is stored in ``end`` takes the place of ``start``, unless the batch before had it:
+    where a topic has not moved, both are the end of the first batch.
+    """
     found = []
     for name in sorted(end):
+        if end[name] == start.get(name):
+            continue
+        own = end[name].start
         for number, last in sorted(end[name].offsets.items()):
             partition = TopicPartition(name, number)
-            first = _position(start, end[name].topic_id, partition)
+            first = (
+                _position(start, end[name].topic_id, partition) if own is None else own.get(number)
+            )
             if first is not None and first < last:
                 found.append(Range(partition, end[name].topic_id, first, last))
     return found
@@ -244,6 +290,20 @@ def _shares(ranges: Sequence[Range], partitions_min: int | None) -> list[int]:
 def _pieces(whole: Range, count: int) -> Iterable[Range]:
     edges = [whole.start + whole.size * number // count for number in range(count + 1)]
     return [whole._replace(start=first, end=last) for first, last in itertools.pairwise(edges)]
+
+
+def _by_number(entries: Mapping[str, Any]) -> dict[int, int]:
+    return {int(partition): int(at) for partition, at in entries.items()}
+
+
+def _by_text(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): at for partition, at in sorted(offsets.items())}
+
+
+def _is_start(start: Offsets, name: str, end: TopicOffsets) -> bool:
+    """True if a batch to ``end`` begins where the query started, in this topic."""
+    known = start.get(name)
+    return known is not None and known.topic_id == end.topic_id and known.start == known.offsets
 
 
 def _position(start: Offsets, topic_id: str, partition: TopicPartition) -> int | None:

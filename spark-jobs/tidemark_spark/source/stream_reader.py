@@ -26,6 +26,7 @@ from tidemark_spark.source.offset_ranges import (
     Offsets,
     Topic,
     advance,
+    as_start,
     ends_up_to,
     newcomers,
     offsets_from_json,
@@ -34,7 +35,9 @@ from tidemark_spark.source.offset_ranges import (
     partitions_of,
     positions_beyond,
     ranges_between,
+    same_positions,
     split,
+    with_start,
 )
 from tidemark_spark.source.read_options import ReadOptions
 from tidemark_spark.source.task_reader import OffsetsPartition, TaskReader
@@ -66,9 +69,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.__dict__.update(state)
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
-        """Return the offsets at which a query without a checkpoint starts."""
+        """Return the offsets at which a query without a checkpoint starts.
+
+        Spark also calls this when it replays the first batch; ``partitions`` then takes the start
+        that is stored in the end of the batch.
+        """
         topics = self._lookup.topics()
-        return offsets_to_json(offsets_of(topics, self._lookup.starting(topics)))
+        return offsets_to_json(as_start(offsets_of(topics, self._lookup.starting(topics))))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit set by maxOffsetsPerTrigger or minOffsetsPerTrigger.
@@ -87,12 +94,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises DataLossError, SourceError.
         """
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        found = self._advanced(offsets_from_json(start), rows_max)
+        began = offsets_from_json(start)
+        found = self._advanced(began, rows_max)
         self._lookup.report_losses(found.losses)
         if self._waits(found.available, limit):
             return start
         self._moved_at_ms = self._clock.now_ms()
-        return offsets_to_json(found.offsets)
+        if same_positions(began, found.offsets):
+            return start
+        return offsets_to_json(with_start(began, found.offsets))
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
         """Return the current ends of the logs, which progress reports compare with the query."""

@@ -10,21 +10,25 @@ from tidemark_spark.source.offset_ranges import (
     Topic,
     TopicOffsets,
     advance,
+    as_start,
     newcomers,
     offsets_from_json,
     offsets_of,
     offsets_to_json,
     prorated,
     ranges_between,
+    same_positions,
     split,
+    with_start,
 )
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 ONE, TWO = Topic("1d", (0,)), Topic("1d", (0, 1))
 
 names = st.sampled_from(["a", "b", "c-d"])
+positions = st.dictionaries(st.integers(0, 12), st.integers(0))
 topic_offsets = st.builds(
-    TopicOffsets, st.sampled_from(["1d", "2e"]), st.dictionaries(st.integers(0, 12), st.integers(0))
+    TopicOffsets, st.sampled_from(["1d", "2e"]), positions, st.none() | positions
 )
 sizes = st.dictionaries(st.builds(TopicPartition, names, st.integers(0, 5)), st.integers(0, 1_000))
 ranges = st.lists(
@@ -69,6 +73,38 @@ def test_equal_offsets_are_equal_texts() -> None:
 def test_offsets_of_another_source(foreign: dict[str, object]) -> None:
     with pytest.raises(OptionError, match="not of this source"):
         offsets_from_json(foreign)
+
+
+def test_the_first_batch_ends_with_its_start() -> None:
+    """So whatever Spark is told at its replay, it has the same rows."""
+    start = as_start(at(p0=3, p1=5))
+    end = with_start(start, at(p0=9, p1=5, p2=2))
+    stored = offsets_to_json(end)
+    assert stored["a"]["start"] == {"0": 3, "1": 5}
+    for asked_again in (start, as_start(at(p0=9, p1=5, p2=4)), as_start(at(p0=0)), {}):
+        assert ranges_between(asked_again, offsets_from_json(stored)) == [Range(A0, "1d", 3, 9)]
+
+
+def test_later_batches_start_where_the_one_before_ended() -> None:
+    first = with_start(as_start(at(p0=3)), at(p0=9, p1=0))
+    second = with_start(first, at(p0=9, p1=4))
+    assert second == at(p0=9, p1=4)
+    assert ranges_between(first, second) == [Range(A1, "1d", 0, 4)]
+
+
+def test_the_first_batch_is_not_read_again_where_nothing_follows() -> None:
+    first = with_start(as_start(at(p0=3)), at(p0=9))
+    assert ranges_between(first, first) == []
+
+
+def test_a_topic_that_was_made_again_has_no_start() -> None:
+    assert with_start(as_start(at(p0=3)), at("2e", p0=0)) == at("2e", p0=0)
+
+
+def test_a_start_is_no_progress() -> None:
+    assert same_positions(as_start(at(p0=3)), at(p0=3))
+    assert not same_positions(at(p0=3), at(p0=4))
+    assert not same_positions(at(p0=3), at("2e", p0=3))
 
 
 def test_only_known_positions_are_kept() -> None:

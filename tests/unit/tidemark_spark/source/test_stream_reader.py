@@ -1,6 +1,9 @@
+import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 from tidemark.client.consumer.positions import OffsetSpec
@@ -10,6 +13,7 @@ from tidemark_spark.source.offset_lookup import OffsetLookup, Positions
 from tidemark_spark.source.offset_ranges import Topic
 from tidemark_spark.source.read_options import ReadOptions, read_options
 from tidemark_spark.source.stream_reader import StreamReader
+from tidemark_spark.source.task_reader import OffsetsPartition
 
 OPTIONS = read_options(
     {"bootstrap.servers": "h:1", "subscribe": "a", "client.unknown_topic_grace_ms": "0"},
@@ -90,3 +94,38 @@ def test_a_run_up_to_now_may_start_among_records_that_are_not_stable_yet() -> No
     reader.prepareForTriggerAvailableNow()
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadAllAvailable()) == start
+
+
+def replayed(end: dict[str, Any], log: GrowingLog) -> list[tuple[int, int]]:
+    """The offsets that a restarted query reads for its first batch, as Spark asks for them."""
+    reader = StreamReader(OPTIONS, StructType([]))
+    reader._lookup = log
+    found = [each.offsets for each in ranges_of(reader.partitions(reader.initialOffset(), end))]
+    return [(each.start, each.end) for each in found if each is not None]
+
+
+def ranges_of(planned: Iterable[InputPartition]) -> list[OffsetsPartition]:
+    return [each for each in planned if isinstance(each, OffsetsPartition)]
+
+
+def test_a_replayed_first_batch_starts_where_it_did() -> None:
+    reader, log = StreamReader(OPTIONS, StructType([])), GrowingLog()
+    reader._lookup = log
+    start = reader.initialOffset()
+    log.end = 110
+    end = reader.latestOffset(start, ReadAllAvailable())
+    log.end = 150  # where a query that starts now would start
+    assert replayed(json.loads(json.dumps(end)), log) == [(100, 110)]
+    following = reader.latestOffset(end, ReadAllAvailable())
+    assert following == {"a": {"id": "1d", "offsets": {"0": 150}}}
+
+
+def test_a_first_batch_with_nothing_to_read_is_the_only_one() -> None:
+    reader, log = StreamReader(OPTIONS, StructType([])), GrowingLog()
+    reader._lookup = log
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    log.end = 110
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert reader.partitions(end, end) == []
