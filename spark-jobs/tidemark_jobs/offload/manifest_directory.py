@@ -78,6 +78,11 @@ class Files:
         else:
             path.unlink(missing_ok=True)
 
+    def remove_empty(self, path: Path) -> None:
+        """Remove a directory, unless something is in it."""
+        with contextlib.suppress(OSError):
+            path.rmdir()
+
 
 def _sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -104,6 +109,8 @@ class ManifestDirectory:
         self._files = files or Files()
         self._held = contextlib.ExitStack()
         self._latest = Version.nothing(layout)
+        self._is_unpublished = False
+        """A version may exist whose files are still in staging."""
 
     # -- reading
 
@@ -176,7 +183,11 @@ class ManifestDirectory:
         trace: TracebackType | None,
     ) -> None:
         with self._held:
-            self._files.remove(self.output / STAGING)
+            if self._is_unpublished:
+                return  # the next run moves the files of the version
+            # Not those of others: without working locks another run may be writing.
+            self._files.remove(self.staging)
+            self._files.remove_empty(self.output / STAGING)
 
     def _check_layout(self) -> None:
         was = self._latest.layout
@@ -197,7 +208,8 @@ class ManifestDirectory:
         """Commit a round: the planned ranges are covered by these files; then publish the files.
 
         Raises ManifestError if another run has committed meanwhile, which is possible on a file
-        system without working locks. Nothing of this round is committed then.
+        system without working locks. Nothing of this round is committed then. After an OSError the
+        round may be committed: the next run finds out, and publishes its files.
         """
         self._check_staged(added)
         version = next_version(
@@ -208,9 +220,11 @@ class ManifestDirectory:
             committed_at_ms=committed_at_ms,
             topic_ids=topic_ids,
         )
+        self._is_unpublished = True
         self._create(version)
         self._latest = version
         self.publish(version)
+        self._is_unpublished = False
         return version
 
     @property

@@ -131,6 +131,55 @@ def test_runs_that_are_killed_again_and_again_come_to_an_end(tmp_path: Path) -> 
     assert seen(output) == all_records(7)
 
 
+class FailingFiles(Files):
+    """One change fails, and the run ends in good order: it removes what it leaves behind."""
+
+    def __init__(self, name: str, problem: BaseException, *, done: bool) -> None:
+        self._name = name
+        self._problem = problem
+        self._done = done
+
+    def _fail(self, name: str, change: Callable[[], None]) -> None:
+        if name != self._name or self._done:
+            change()
+        if name == self._name:
+            raise self._problem
+
+    def make_directory(self, path: Path) -> None:
+        name = "directory of files" if path.name.startswith("topic=") else ""
+        self._fail(name, lambda: Files.make_directory(self, path))
+
+    def link(self, source: Path, target: Path) -> None:
+        self._fail("link", lambda: Files.link(self, source, target))
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._fail("rename", lambda: Files.rename(self, source, target))
+
+
+@pytest.mark.parametrize("name", ["directory of files", "link", "rename"])
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("problem", [OSError("disk full"), KeyboardInterrupt()])
+def test_a_run_that_fails_while_it_commits_is_completed_by_the_next(
+    tmp_path: Path, name: str, problem: BaseException, *, done: bool
+) -> None:
+    with pytest.raises(type(problem)):
+        run_once(tmp_path, 7, files=FailingFiles(name, problem, done=done), run="first")
+    run_once(tmp_path, 9, run="second")
+    assert seen(tmp_path) == all_records(9)
+    assert list(ManifestDirectory(tmp_path).problems()) == []
+    assert not (tmp_path / STAGING).exists()
+
+
+def test_a_run_that_ends_leaves_the_files_of_another(tmp_path: Path) -> None:
+    """Where locks do not work, two may write."""
+    with ManifestDirectory(tmp_path, ["topic"], run="one"):
+        others = tmp_path / STAGING / "two" / "t-0-0.txt"
+        others.parent.mkdir()
+        others.write_text("0:0\n")
+    assert others.exists()
+    assert not (tmp_path / STAGING / "one").exists()
+
+
 def in_a_process(work: Callable[[], None]) -> int:
     """The signal that ended a child that did this work."""
     child = os.fork()
