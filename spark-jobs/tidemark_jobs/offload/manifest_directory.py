@@ -61,6 +61,10 @@ class Files:
             file.flush()
             os.fsync(file.fileno())
 
+    def sync_names(self, path: Path) -> None:
+        """Make the names in a directory durable: syncing a file need not sync its name."""
+        _sync_directory(path)
+
     def link(self, source: Path, target: Path) -> None:
         """Create a hard link durably. Raises FileExistsError."""
         target.hardlink_to(source)
@@ -220,6 +224,7 @@ class ManifestDirectory:
             committed_at_ms=committed_at_ms,
             topic_ids=topic_ids,
         )
+        self._files.sync_names(self.staging)
         self._is_unpublished = True
         self._create(version)
         self._latest = version

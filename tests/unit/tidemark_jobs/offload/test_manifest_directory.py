@@ -180,6 +180,31 @@ def test_a_run_that_ends_leaves_the_files_of_another(tmp_path: Path) -> None:
     assert not (tmp_path / STAGING / "one").exists()
 
 
+class ForgetfulFiles(Files):
+    """A power failure just after the commit takes the staged names that were not synced."""
+
+    def __init__(self) -> None:
+        self._durable: set[Path] = set()
+
+    def sync_names(self, path: Path) -> None:
+        super().sync_names(path)
+        self._durable.update(path.iterdir())
+
+    def link(self, source: Path, target: Path) -> None:
+        super().link(source, target)
+        for path in (target.parents[1] / STAGING).glob("*/*"):
+            if path not in self._durable:
+                path.unlink()
+        raise Killed
+
+
+def test_staged_files_outlive_a_power_failure_after_the_commit(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        run_once(tmp_path, 4, files=ForgetfulFiles(), run="first")
+    run_once(tmp_path, 4, run="second")
+    assert seen(tmp_path) == all_records(4)
+
+
 def in_a_process(work: Callable[[], None]) -> int:
     """The signal that ended a child that did this work."""
     child = os.fork()
