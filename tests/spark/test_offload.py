@@ -105,9 +105,26 @@ def test_one_task_reads_one_topic_partition(
     planned = plan_round(
         ManifestDirectory(tmp_path).latest(), ends.bounds, ends.topic_ids, offsets_max=100
     )
-    frame = read_ranges(spark, options, planned)
+    frame = read_ranges(spark, options, planned, ends.topic_ids)
     partitions = frame.rdd.glom().map(lambda rows: {row.partition for row in rows}).collect()
     assert sorted(partitions, key=str) == [{0}, {1}, {2}, {3}]
+
+
+def test_a_topic_that_is_made_again_in_the_middle_of_a_run_is_an_error(
+    spark: SparkSession, cluster: Cluster, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = create(cluster, topic_name("orders"), 1)
+    produce(cluster, topic, numbered(3))
+    options = options_for(cluster, tmp_path, topic)
+    with Admin(options.bootstrap_servers, transport="grpc") as admin:
+        ends = find_ends(admin, options)
+    with_admin(cluster, lambda admin: admin.delete_topics([topic]))
+    create(cluster, topic, 1)
+    produce(cluster, topic, numbered(9))
+    spark.dataSource.register(StagedFiles)
+    with pytest.raises(PySparkException, match="was deleted and created again"):
+        offload(spark, options, ends, clock=ManualClock())
+    assert ManifestDirectory(tmp_path).versions() == []
 
 
 @pytest.mark.feature("D07")

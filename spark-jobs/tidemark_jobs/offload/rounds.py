@@ -78,7 +78,7 @@ def offload(spark: SparkSession, options: Options, ends: Ends, *, clock: Clock) 
                 rows_max=options.rows_max,
                 compression=options.compression,
             )
-            frame = read_ranges(spark, options, planned)
+            frame = read_ranges(spark, options, planned, ends.topic_ids)
             files = write_round(transform(frame, options.layout, text=options.text), settings)
             version = manifest.commit(
                 planned,
@@ -110,9 +110,15 @@ def _round_line(
 
 
 def read_ranges(
-    spark: SparkSession, options: Options, planned: Mapping[TopicPartition, PlannedRange]
+    spark: SparkSession,
+    options: Options,
+    planned: Mapping[TopicPartition, PlannedRange],
+    topic_ids: Mapping[str, str],
 ) -> DataFrame:
-    """Read exactly the planned ranges through the source ``tidemark``, one task a partition."""
+    """Read exactly the planned ranges through the source ``tidemark``, one task a partition.
+
+    A topic that has another id by now fails the query: its offsets are not those that were planned.
+    """
     assigned: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
@@ -128,6 +134,7 @@ def read_ranges(
         .option("assign", json.dumps(assigned))
         .option("startingOffsets", json.dumps(starts))
         .option("endingOffsets", json.dumps(ends))
+        .option("topicIds", json.dumps({topic: topic_ids[topic] for topic in assigned}))
         .option("failOnDataLoss", "true")
         .option("includeHeaders", str(options.headers).lower())
         .load()

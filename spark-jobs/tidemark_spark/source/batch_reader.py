@@ -1,6 +1,6 @@
 """Reader of batch queries: the range of offsets is fixed when the query is planned."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -8,8 +8,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from tidemark_spark.errors import DataLossError
 from tidemark_spark.source.offset_lookup import OffsetLookup
-from tidemark_spark.source.offset_ranges import Range, offsets_of, ranges_between, split
+from tidemark_spark.source.offset_ranges import Range, Topic, offsets_of, ranges_between, split
 from tidemark_spark.source.pushdown import Pruning, absorb
 from tidemark_spark.source.read_options import ReadOptions
 from tidemark_spark.source.task_reader import OffsetsPartition, TaskReader
@@ -72,8 +73,18 @@ class BatchReader(DataSourceReader):
 
     def _ranges(self, lookup: OffsetLookup) -> list[Range]:
         topics = lookup.topics()
+        self._check_ids(topics)
         starting = offsets_of(topics, lookup.starting(topics))
         return ranges_between(starting, offsets_of(topics, lookup.ending(topics)))
+
+    def _check_ids(self, topics: Mapping[str, Topic]) -> None:
+        for name, wanted in self._options.topic_ids.items():
+            if name in topics and topics[name].topic_id != wanted:
+                raise DataLossError(
+                    f"topic {name!r} was deleted and created again: its id is"
+                    f" {topics[name].topic_id}, it was {wanted}",
+                    "plan the query again: offsets of the former topic mean nothing in this one",
+                )
 
     def _narrowed(self, lookup: OffsetLookup, ranges: list[Range]) -> list[Range]:
         left = self._pruning.narrowed(ranges)

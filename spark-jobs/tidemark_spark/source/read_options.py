@@ -46,6 +46,7 @@ READ_OPTIONS: Final = (
     "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
+    "topicIds",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -126,6 +127,8 @@ class ReadOptions:
 
     Otherwise such a partition is an error.
     """
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids, in hexadecimal, that topics must have: offsets belong to an id and not to a name."""
     offsets_per_trigger_max: int | None = None
     offsets_per_trigger_min: int | None = None
     trigger_delay_ms_max: int = MAX_TRIGGER_DELAY_MS
@@ -162,6 +165,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
             options, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"
         )
         == "latest",
+        topic_ids=_topic_ids(options),
         offsets_per_trigger_max=positive(options, "maxOffsetsPerTrigger"),
         offsets_per_trigger_min=positive(options, "minOffsetsPerTrigger"),
         trigger_delay_ms_max=_duration_ms(options, "maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
@@ -225,6 +229,11 @@ def _for_streams(options: Mapping[str, str]) -> None:
                 "leave it out; with trigger(availableNow=True) a streaming query stops after the"
                 " records present at its start",
             )
+    if "topicids" in options:
+        raise OptionError(
+            "topicIds is an option of batch queries",
+            "leave it out; the checkpoint of a streaming query has the ids of its topics",
+        )
 
 
 def _for_batches(options: Mapping[str, str]) -> None:
@@ -278,6 +287,18 @@ def _assigned(text: str) -> Assign:
     if not partitions:
         raise OptionError("assign contains no partition", hint)
     return Assign(tuple(sorted(set(partitions))))
+
+
+def _topic_ids(options: Mapping[str, str]) -> dict[str, str]:
+    text = options.get("topicids")
+    if text is None:
+        return {}
+    hint = '{"topic": "6f1c0d..."}, in hexadecimal'
+    found = _json_object("topicIds", text, hint)
+    for topic, topic_id in found.items():
+        if not isinstance(topic_id, str):
+            raise OptionError(f"topicIds: the id of {topic!r} is {topic_id!r}", hint)
+    return {topic: topic_id.lower() for topic, topic_id in found.items()}
 
 
 def _starting(options: Mapping[str, str], otherwise: Edge) -> Bound:

@@ -69,6 +69,11 @@ def test_where_it_starts(name: str, text: str, bound: object) -> None:
     assert read_options(LEAST | {name: text}, streaming=False).starting == bound
 
 
+def test_ids_of_topics() -> None:
+    assert of(topicIds='{"a": "1D"}').topic_ids == {"a": "1d"}
+    assert "an option of batch" in refused(LEAST | {"topicIds": "{}"}, streaming=True)
+
+
 def test_a_timestamp_goes_before_offsets() -> None:
     assert of(startingTimestamp="5", startingOffsets="earliest").starting == AtTimestamp(5)
 
@@ -130,6 +135,7 @@ def test_a_duration(text: str, ms: int) -> None:
         ("client.reqest.timeout.ms", "5", "request_timeout_ms"),
         ("client.transport", "kafka", "no setting"),
         ("client.request.timeout.ms", "soon", "an integer"),
+        ("topicIds", '{"a": 5}', "in hexadecimal"),
         ("assign", '{"a": [0]}', "exactly one"),
         ("subscribePattern", "a", "exactly one"),
     ],
