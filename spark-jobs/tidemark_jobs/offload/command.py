@@ -33,6 +33,27 @@ from tidemark_jobs.offload.staged_files import StagedFiles
 _DESCRIPTION: Final = (
     "Copy topics into Parquet files, one task a topic partition, every record exactly once."
 )
+_OF_THE_JOB: Final = frozenset(
+    (
+        "bootstrap.servers",
+        "subscribe",
+        "subscribepattern",
+        "assign",
+        "startingoffsets",
+        "startingtimestamp",
+        "startingoffsetsbytimestamp",
+        "endingoffsets",
+        "endingtimestamp",
+        "endingoffsetsbytimestamp",
+        "topicids",
+        "isolation.level",
+        "failondataloss",
+        "includeheaders",
+    )
+)
+"""Options of the source that say what is read, in lower case. The manifest promises that a covered
+range has every committed record once, so only the job sets them.
+"""
 
 
 class RoundFailedError(TidemarkSparkError):
@@ -124,6 +145,12 @@ def _check(options: Options) -> None:
         raise OptionError(
             f"--output {options.output} is an address, not a path",
             hint="mount the file system on the driver and all workers (see docs/spark/offload.md)",
+        )
+    own = [name for name in options.source_options if name.lower() in _OF_THE_JOB]
+    if own:
+        raise OptionError(
+            f"--option {own[0]} would change what is read, and the manifest would not know",
+            hint="--topics, --topic-pattern, --headers and --skip-lost say what is read",
         )
     if min(options.offsets_max, options.rows_max) < 1:
         raise OptionError("--offsets-per-round and --rows-per-file must be at least 1")

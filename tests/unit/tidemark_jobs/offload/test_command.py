@@ -24,6 +24,14 @@ REQUIRED = ["--output", "lake", "--bootstrap-servers", "b:9292"]
         ([*REQUIRED, "--topics", "a", "--rows-per-file", "0"], "must be at least 1"),
         ([*REQUIRED, "--topics", "a", "--option", "x"], "--option x is not NAME=VALUE"),
         ([*REQUIRED, "--topics", "a", "--output", "s3://lake"], "is an address, not a path"),
+        (
+            [*REQUIRED, "--topics", "a", "--option", "startingTimestamp=5"],
+            "--option startingTimestamp would change what is read",
+        ),
+        (
+            [*REQUIRED, "--topics", "a", "--option", "Isolation.Level=read_uncommitted"],
+            "would change what is read",
+        ),
     ],
 )
 def test_wrong_options_are_refused(arguments: list[str], what: str) -> None:
