@@ -255,7 +255,10 @@ class OffsetLookup:
         group_id = self._options.group_id
         assert group_id is not None, "checked with the options"
         with as_source_error(f"reading the offsets of group {group_id!r}"):
-            committed = self._client().list_group_offsets(group_id, partitions)
+            # A batch of the query before may be committed without having reached the group yet.
+            committed = self._client().list_group_offsets(
+                group_id, partitions, require_stable=self._options.read_committed
+            )
         found = {each: committed[each].offset for each in partitions if each in committed}
         fresh = [each for each in partitions if each not in found]
         return found | self.positions(fresh, _SPECS[self._options.default_edge])

@@ -58,9 +58,17 @@ class GroupAdmin(AdminCalls):
         return {group_id: await self._describe_group(group_id) for group_id in group_ids}
 
     async def list_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return a group's committed offsets (None: of all partitions)."""
+        """Return a group's committed offsets (None: of all partitions).
+
+        With ``require_stable`` it waits until no transaction has offsets of the group pending; a
+        transaction that is committed may not have reached the group yet.
+        """
         wanted = None if partitions is None else by_topic(TopicPartition(*p) for p in partitions)
         topics = (
             None
@@ -81,6 +89,7 @@ class GroupAdmin(AdminCalls):
                 "groups": [{"group_id": group_id, "topics": topics}],
                 "group_id": group_id,
                 "topics": topics,
+                "require_stable": require_stable,
             },
             problem_of,
             version_max=_BY_NAME_MAX,

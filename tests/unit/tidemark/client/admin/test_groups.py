@@ -102,6 +102,32 @@ def test_offsets_of_a_quiet_group_are_moved_and_read_and_of_a_live_one_not() -> 
     run(work())
 
 
+def test_stable_offsets_wait_for_the_transaction_that_has_others_pending() -> None:
+    memory = cluster()
+    pending = 2
+
+    def fetched(request: Any) -> dict[str, Any]:
+        nonlocal pending
+        is_unstable = request.require_stable and pending > 0
+        pending -= request.require_stable
+        found = {"partition_index": 0, "committed_offset": 3, "metadata": ""}
+        if is_unstable:
+            found |= {"committed_offset": -1, "error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT}
+        topics = [{"name": "t", "partitions": [found]}]
+        return {"topics": topics, "groups": [{"group_id": "g", "topics": topics}]}
+
+    memory.handlers[ApiKey.OFFSET_FETCH] = fetched
+
+    async def work() -> None:
+        async with admin_on(memory) as admin:
+            now = await admin.list_group_offsets("g", [ZERO])
+            assert (now[ZERO].offset, pending) == (3, 2)
+            stable = await admin.list_group_offsets("g", [ZERO], require_stable=True)
+            assert (stable[ZERO].offset, pending) == (3, -1)
+
+    run(work())
+
+
 def test_deleting_tells_what_stands_against_it() -> None:
     memory = cluster()
     memory.handlers[ApiKey.DELETE_GROUPS] = lambda request: {

@@ -1,0 +1,44 @@
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pytest
+from tidemark.client.consumer.group_types import OffsetAndMetadata
+from tidemark.client.sync import Admin
+from tidemark.model.topics import TopicPartition
+from tidemark_spark.source.offset_lookup import OffsetLookup
+from tidemark_spark.source.offset_ranges import Topic
+from tidemark_spark.source.read_options import read_options
+
+A0 = TopicPartition("a", 0)
+
+
+class Group:
+    """An Admin for a group that has read up to 8; the commit of 5 to 8 is on its way."""
+
+    def list_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, require_stable: bool
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        assert group_id == "g"
+        return dict.fromkeys(partitions, OffsetAndMetadata(8 if require_stable else 5))
+
+    def list_offsets(
+        self, queries: dict[TopicPartition, int], **_: object
+    ) -> dict[TopicPartition, Any]:
+        return {each: OffsetAndMetadata(0 if at == -2 else 10) for each, at in queries.items()}
+
+
+@pytest.mark.parametrize(("level", "start"), [("read_committed", 8), ("read_uncommitted", 5)])
+def test_a_query_waits_for_offsets_that_are_being_committed(level: str, start: int) -> None:
+    options = read_options(
+        {
+            "bootstrap.servers": "h:1",
+            "subscribe": "a",
+            "startingOffsets": "committed",
+            "group.id": "g",
+            "isolation.level": level,
+        },
+        streaming=True,
+    )
+    lookup = OffsetLookup(options)
+    lookup._admin = cast("Admin", Group())
+    assert lookup.starting({"a": Topic("1d", (0,))}) == {A0: start}
