@@ -36,7 +36,7 @@ def _report(
         f.coalesce(f.avg("seconds"), f.lit(0.0)).alias("length"),
     ).collect()[0]
     lengths = {row["kind"]: row["count"] for row in by_length(sessions).collect()}
-    notes = [f"{late:,} records arrived too late and are in no session."] if late else []
+    notes = [f"At least {late:,} records arrived too late and are in no session."] if late else []
     return SessionsReport(
         title=options.title or f"Sessions in {options.source}",
         source=options.source,

@@ -104,7 +104,11 @@ def _started(writer: Any, options: Options) -> StreamingQuery:
 
 
 class LateRecords(ProgressListener):
-    """Counter and log of records that arrive after the watermark has closed their session."""
+    """Counter and log of records that arrive after the watermark has closed their session.
+
+    The numbers are lower bounds: Spark counts what it drops after it has combined the records of a
+    user that a task read with the same time.
+    """
 
     def __init__(self, progress: Progress, *, name: str, echo: Echo) -> None:
         super().__init__(progress, name=name, echo=echo)
@@ -124,15 +128,15 @@ class LateRecords(ProgressListener):
             with self._lock:
                 self.dropped += late
             self._warn(
-                f"batch {event.progress.batchId}: {late:,} records arrived too late and are in no"
-                " session; a larger --late would include them"
+                f"batch {event.progress.batchId}: at least {late:,} records arrived too late and"
+                " are in no session; a larger --late would include them"
             )
 
 
 def run(spark: SparkSession, options: Options, echo: Echo) -> int:
     """Run both queries, one after the other until caught up, or both until they are stopped.
 
-    ``spark`` has the format registered. Returns the number of late records. Raises
+    ``spark`` has the format registered. Returns at least how many records were late. Raises
     TidemarkSparkError, ClientError, StreamingQueryException.
     """
     login = client_security(options.kafka)
