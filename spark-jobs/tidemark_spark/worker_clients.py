@@ -4,12 +4,14 @@ Spark's daemon forks its workers, and neither gRPC nor the thread of an event lo
 So a client is opened only by the process that uses it, no pickled object contains a client, and
 clients inherited from a parent process are recognised by its process id and ignored. A worker that
 Spark reuses (``spark.python.worker.reuse``) keeps its connections for its next task; otherwise they
-are closed when it exits.
+are closed when it exits. On the driver, queries that write with ``foreachBatch`` share the clients
+from threads of their own.
 """
 
 import atexit
 import logging
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Final, Protocol, TypeVar, cast
@@ -35,15 +37,47 @@ Client = TypeVar("Client", bound=Closable)
 
 
 class _Opened:
-    """The clients of one process, least recently used first."""
+    """The clients of one process, least recently used first. Thread-safe."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.by_key: OrderedDict[Hashable, Closable] = OrderedDict()
+        self._lock = threading.Lock()
+        self._by_key: OrderedDict[Hashable, Closable] = OrderedDict()
+
+    def used(self, key: Hashable) -> Closable | None:
+        """Return the client for a key, which is now the most recently used one."""
+        with self._lock:
+            known = self._by_key.get(key)
+            if known is not None:
+                self._by_key.move_to_end(key)
+            return known
+
+    def keep(self, key: Hashable, new: Closable) -> Closable:
+        """Keep a new client and return it, or the one that another thread opened meanwhile."""
+        with self._lock:
+            kept = self._by_key.setdefault(key, new)
+            self._by_key.move_to_end(key)
+            surplus = [] if kept is new else [new]
+            while len(self._by_key) > CLIENTS_MAX:
+                surplus.append(self._by_key.popitem(last=False)[1])
+        for each in surplus:
+            _close(each)
+        return kept
+
+    def close(self, key: Hashable) -> None:
+        """Close the client for a key, if there is one."""
+        with self._lock:
+            known = self._by_key.pop(key, None)
+        if known is not None:
+            _close(known)
 
     def close_all(self) -> None:
-        while self.by_key:
-            _close(self.by_key.popitem(last=False)[1])
+        """Close all clients."""
+        with self._lock:
+            clients = list(self._by_key.values())
+            self._by_key.clear()
+        for each in clients:
+            _close(each)
 
 
 _opened = _Opened(os.getpid())
@@ -55,20 +89,15 @@ def client(key: Hashable, open_client: Callable[[], Client]) -> Client:
     Callers must not close it. Raises what ``open_client`` raises.
     """
     opened = _of_this_process()
-    known = opened.by_key.get(key)
+    known = opened.used(key)
     if known is None:
-        while len(opened.by_key) >= CLIENTS_MAX:
-            _close(opened.by_key.popitem(last=False)[1])
-        known = opened.by_key[key] = open_client()
-    opened.by_key.move_to_end(key)
+        known = opened.keep(key, open_client())
     return cast("Client", known)
 
 
 def discard(key: Hashable) -> None:
     """Close a client that failed, if it is open; the next use opens another."""
-    known = _of_this_process().by_key.pop(key, None)
-    if known is not None:
-        _close(known)
+    _of_this_process().close(key)
 
 
 def close_all() -> None:

@@ -1,8 +1,11 @@
 import os
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tidemark_spark.worker_clients import CLIENTS_MAX, client, close_all, discard
+from waiting import PATIENCE_S
 
 
 class Opened:
@@ -42,6 +45,23 @@ def test_the_one_unused_for_longest_gives_way() -> None:
     client(0, Opened)
     client("more", Opened)
     assert (oldest.closed, second.closed) == (0, 1)
+
+
+def test_threads_that_open_the_same_client_at_once_share_one() -> None:
+    together = threading.Barrier(2, timeout=PATIENCE_S)
+    opened: list[Opened] = []
+
+    def slowly() -> Opened:
+        mine = Opened()
+        opened.append(mine)
+        together.wait()
+        return mine
+
+    with ThreadPoolExecutor(2) as threads:
+        used = list(threads.map(lambda _: client("a", slowly), range(2)))
+    assert used[0] is used[1]
+    close_all()
+    assert [each.closed for each in opened] == [1, 1]
 
 
 def test_a_forked_process_opens_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
