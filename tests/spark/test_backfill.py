@@ -100,6 +100,32 @@ def test_parquet_rows_keep_their_key_and_partition(
     assert {bytes(row.key) for row in found} == {b"k"}
 
 
+def test_columns_that_only_some_files_have_are_not_left_out(
+    spark: SparkSession, cluster: Cluster, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = create(cluster, topic_name("rows"), 1)
+    files = tmp_path / "in"
+    files.mkdir()
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    rows = pa.schema([("value", pa.binary()), ("headers", headers)])
+    older = pa.table({"value": [b"a"]})
+    newer = pa.Table.from_pylist(
+        [{"value": b"b", "headers": [{"key": "h", "value": b"1"}]}], schema=rows
+    )
+    pq.write_table(older, files / "1.parquet")
+    pq.write_table(newer, files / "2.parquet")
+    options = options_for(cluster, topic, files, form="parquet")
+    run(spark, options, print)
+    found = reader(spark, cluster, topic, includeHeaders="true").load().collect()
+    assert {bytes(row.value): row.headers and row.headers[0].key for row in found} == {
+        b"a": None,
+        b"b": "h",
+    }
+    pq.write_table(pa.table({"value": ["a text"]}), files / "3.parquet")
+    with pytest.raises(OptionError, match="has another type in some of them"):
+        run(spark, options, print)
+
+
 def test_a_table_becomes_json(spark: SparkSession) -> None:
     table = spark.createDataFrame([("u1", 5)], "user string, amount long")
     options = parse(

@@ -4,6 +4,7 @@ import json
 from contextlib import ExitStack
 from typing import Final
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,6 +23,8 @@ _FOR_EVER: Final = "36500d"
 """Maximum age of a file. By default Spark's file source silently skips files that are a week older
 than the newest one.
 """
+
+_NO_COMMON_SCHEMA: Final = "CANNOT_MERGE_SCHEMAS"
 
 
 def start(spark: SparkSession, options: Options) -> StreamingQuery:
@@ -49,11 +52,22 @@ def start(spark: SparkSession, options: Options) -> StreamingQuery:
 
 
 def _schema(spark: SparkSession, options: Options) -> StructType | str:
-    """Schema of all files: a streaming query needs it before it starts."""
+    """Return the schema of all files, which a streaming query needs before it starts.
+
+    It has the columns of every file. Spark would take those of one file, and leave out what only
+    others have, such as headers.
+    """
     if options.form == "text":
         return "value string"
     try:
-        return spark.read.parquet(options.path).schema
+        return spark.read.option("mergeSchema", "true").parquet(options.path).schema
+    except Py4JJavaError as problem:
+        if _NO_COMMON_SCHEMA not in str(problem.java_exception):
+            raise
+        raise OptionError(
+            f"a column of the Parquet files in {options.path} has another type in some of them",
+            "a backfill for each type: --path with a pattern, --sink-id and --checkpoint",
+        ) from None
     except AnalysisException as problem:
         raise OptionError(
             f"Spark can read no Parquet files in {options.path}: {problem.getCondition()}",
