@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Final
@@ -143,7 +143,7 @@ class OffsetLookup:
             self._options.starting is not Edge.COMMITTED
         ):
             return found
-        return self._within(found, "starts", self.high_watermarks(found))
+        return self._within(found, "starts", self.high_watermarks)
 
     def ending(self, topics: Mapping[str, Topic]) -> Positions:
         """Look up the offsets at which a batch query ends. Raises DataLossError, OptionError."""
@@ -153,7 +153,7 @@ class OffsetLookup:
         found |= self.latest(young)
         if not isinstance(self._options.ending, PerPartition):
             return found
-        return self._within(found, "ends", self.latest(found))
+        return self._within(found, "ends", self.latest)
 
     def report_losses(self, losses: Iterable[str]) -> None:
         """Raise DataLossError, or log a warning if failOnDataLoss is false."""
@@ -272,9 +272,18 @@ class OffsetLookup:
             found = self._client().list_offsets(queries, read_committed=read_committed)
         return {partition: place.offset for partition, place in found.items()}
 
-    def _within(self, found: Positions, verb: str, latest: Positions) -> Positions:
-        """Report offsets outside of the log as losses; return the nearest offsets within it."""
-        earliest = self.earliest(found)
+    def _within(
+        self, found: Positions, verb: str, look_up: Callable[[Iterable[TopicPartition]], Positions]
+    ) -> Positions:
+        """Report offsets outside of the log as losses; return the nearest offsets within it.
+
+        ``look_up`` returns the ends of the logs. An end counts as too low only after the grace
+        period: a leader that has been replaced and does not know it yet returns an old one.
+        """
+        earliest, latest = self.earliest(found), look_up(found)
+        grace = self.grace()
+        while any(at > latest[partition] for partition, at in found.items()) and grace.wait():
+            latest = look_up(found)
         losses = [
             f"the query {verb} at offset {at} of {partition}, and the log contains offsets"
             f" {earliest[partition]} to {latest[partition]}"

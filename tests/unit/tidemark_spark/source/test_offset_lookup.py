@@ -1,13 +1,14 @@
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import pytest
 from tidemark.client.consumer.group_types import OffsetAndMetadata
+from tidemark.client.consumer.positions import OffsetSpec
 from tidemark.client.sync import Admin
 from tidemark.model.topics import TopicPartition
-from tidemark_spark.source.offset_lookup import OffsetLookup
+from tidemark_spark.source.offset_lookup import OffsetLookup, Positions
 from tidemark_spark.source.offset_ranges import Topic
-from tidemark_spark.source.read_options import read_options
+from tidemark_spark.source.read_options import ReadOptions, read_options
 
 A0 = TopicPartition("a", 0)
 
@@ -42,3 +43,37 @@ def test_a_query_waits_for_offsets_that_are_being_committed(level: str, start: i
     lookup = OffsetLookup(options)
     lookup._admin = cast("Admin", Group())
     assert lookup.starting({"a": Topic("1d", (0,))}) == {A0: start}
+
+
+class Replaced(OffsetLookup):
+    """The first answers are those of a leader that has been replaced."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._answers = iter([5, 5])
+
+    def positions(
+        self, partitions: Iterable[TopicPartition], spec: int | Mapping[TopicPartition, int]
+    ) -> Positions:
+        if not (asked := list(partitions)):
+            return {}
+        return dict.fromkeys(asked, 0 if spec == OffsetSpec.EARLIEST else next(self._answers, 10))
+
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Positions:
+        return self.positions(partitions, OffsetSpec.LATEST)
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_an_old_end_of_a_log_is_looked_up_again(*, fails: str) -> None:
+    options = read_options(
+        {
+            "bootstrap.servers": "h:1",
+            "subscribe": "a",
+            "startingOffsets": '{"a": {"0": 8}}',
+            "endingOffsets": '{"a": {"0": 9}}',
+            "failOnDataLoss": fails,
+        },
+        streaming=False,
+    )
+    assert Replaced(options).starting({"a": Topic("1d", (0,))}) == {A0: 8}
+    assert Replaced(options).ending({"a": Topic("1d", (0,))}) == {A0: 9}
