@@ -24,6 +24,7 @@ from tidemark_jobs.sessions.frames import (
 from tidemark_jobs.sessions.options import Options
 
 _QUERY_ID: Final = "sql.streaming.queryId"
+_COMPACT: Final = "compact"
 
 
 def start_sessions(spark: SparkSession, options: Options) -> StreamingQuery:
@@ -182,11 +183,11 @@ def _tasks(spark: SparkSession, options: Options) -> Iterator[None]:
 def make_topics(admin: Admin, options: Options, echo: Echo) -> None:
     """Create the missing topics, with as many partitions as the source.
 
-    Raises OptionError if the users topic exists and is not compacted, ClientError.
+    Raises OptionError if the users topic exists and is not only compacted, ClientError.
     """
     partitions = len(admin.describe_topics([options.source])[options.source].partitions)
     known = set(admin.list_topics())
-    compacted = {"cleanup.policy": "compact"}
+    compacted = {"cleanup.policy": _COMPACT}
     wanted = [
         NewTopic(options.sessions_topic, partitions),
         NewTopic(options.users_topic, partitions, configs=compacted),
@@ -199,7 +200,7 @@ def make_topics(admin: Admin, options: Options, echo: Echo) -> None:
         resource = ConfigResource("topic", options.users_topic)
         entries = admin.describe_configs([resource])[resource]
         policy = entries["cleanup.policy"].value or ""
-        if "compact" not in policy:
+        if policy != _COMPACT:  # with compact,delete users go who have been quiet for long
             raise OptionError(
                 f"{options.users_topic} has cleanup.policy={policy} and would lose users",
                 f"tidemark topic alter {options.users_topic} --config cleanup.policy=compact, or"
