@@ -121,8 +121,8 @@ class ControllerClient:
                 call = getattr(self.stub(endpoint), method)
                 response = await call(request, timeout=deadline - loop.time())
             except grpc.aio.AioRpcError as error:
+                self.disprove(endpoint)  # also without an answer: it may have been replaced
                 reason = self._judge(method, endpoint, error)
-                self.disprove(endpoint)
             else:
                 if response.error_code != ErrorCode.NOT_CONTROLLER:
                     return response

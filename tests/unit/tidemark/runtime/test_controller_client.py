@@ -1,7 +1,10 @@
 import asyncio
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
+from grpc import StatusCode
+from grpc.aio import AioRpcError, Metadata
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.zk_session import SessionLostError
@@ -47,6 +50,29 @@ def test_a_dead_endpoint_gives_way_to_the_next() -> None:
             dead.endpoint = "127.0.0.1:1"
             _, endpoint = await call_through(dead, active)
             assert endpoint == active.endpoint
+
+    asyncio.run(use())
+
+
+def test_a_controller_that_does_not_answer_is_looked_up_again() -> None:
+    """It may have been paused, and another be active by now."""
+
+    class Silent(ControllerClient):
+        def stub(self, endpoint: str) -> object:
+            async def create_topics(_request: object, **_: float) -> None:
+                nothing = Metadata()
+                raise AioRpcError(StatusCode.DEADLINE_EXCEEDED, nothing, nothing, "", "")
+
+            return SimpleNamespace(CreateTopics=create_topics)
+
+    async def use() -> None:
+        client = Silent(endpoints=["one:1", "two:2"])
+        for _ in range(2):
+            with pytest.raises(TidemarkError, match="did not answer CreateTopics in time"):
+                await client.call("CreateTopics", pb.CreateTopicsRequest(), PATIENCE_S)
+            assert not client.active_endpoint
+        assert await client.find(PATIENCE_S) == "one:1"
+        await client.close()
 
     asyncio.run(use())
 

@@ -142,7 +142,9 @@ class GroupLag:
         topic = self._metadata.image.topics.get(at.topic)
         if partition.role is not Role.FOLLOWER or topic is None:
             return None
-        in_sync = partition.broker_id in topic.partitions[at.partition].isr
+        # The topic of that name may have been created again, with fewer partitions.
+        states = topic.partitions[at.partition : at.partition + 1]
+        in_sync = any(partition.broker_id in state.isr for state in states)
         return partition.high_watermark if in_sync else None
 
 

@@ -49,7 +49,7 @@ class World:
         self.groups: Sequence[GroupFigures] = groups
         self.ends = Ends(end)
         self.clock = ManualClock()
-        here = {
+        self.here = {
             ("t", 0): hosted(Role.LEADER, 10),
             ("t", 1): hosted(Role.FOLLOWER, 20),
             ("t", 2): hosted(Role.FOLLOWER, 30),
@@ -60,7 +60,7 @@ class World:
         self.lag = GroupLag(
             MetricsConfig(**options),
             cast("Any", SimpleNamespace(figures=lambda: iter(self.groups))),
-            here,
+            cast("Any", self.here),
             cast("Any", metadata),
             cast("Any", self.ends),
             self.clock,
@@ -81,6 +81,13 @@ def test_ends_come_from_in_sync_replicas_here_and_else_from_leaders() -> None:
     assert lags(world.read()) == [("g", 0, 6), ("g", 1, 15), ("g", 2, 34), ("g", 3, 0)]
     assert [[at.partition for at in asked] for asked in world.ends.asked] == [[2, 3]]
     assert world.lag.figures.members == [("g", 2)]
+
+
+def test_a_partition_that_the_metadata_does_not_show_is_asked_for_elsewhere() -> None:
+    """The topic was created again with fewer partitions, and this broker has not followed yet."""
+    world = World(group("g", 0, p4=1))
+    world.here["t", 4] = hosted(Role.FOLLOWER, 9)
+    assert lags(world.read()) == [("g", 4, 39)]
 
 
 def test_lag_of_a_partition_whose_leader_does_not_answer_is_unknown() -> None:
