@@ -61,11 +61,12 @@ class Admission:
         limits = self.limits
         # One unpacking costs less than a dozen attribute reads: this runs for every batch.
         (
-            _, batch_length, _, magic, _, attributes, delta,
+            base_offset, batch_length, _, magic, _, attributes, delta,
             base_ms, max_ms, producer_id, producer_epoch, base_sequence, count,
         ) = header  # fmt: skip
         if (
             magic != MAGIC_V2
+            or base_offset
             or size_bytes > limits.batch_bytes_max
             or batch_length + LENGTH_PREFIX_BYTES != size_bytes
             or size_bytes < HEADER_BYTES

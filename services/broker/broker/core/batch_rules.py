@@ -105,6 +105,9 @@ _NOT_A_BATCH: Final = Refusal(
 _OLD_MAGIC: Final = Refusal(
     ErrorCode.INVALID_RECORD, "only record batches of magic 2 (Kafka 0.11 or newer) are taken"
 )
+_BASE_OFFSET: Final = Refusal(
+    ErrorCode.INVALID_RECORD, "a producer's batch has the base offset 0: the leader assigns offsets"
+)
 _TOO_LARGE: Final = Refusal(
     ErrorCode.MESSAGE_TOO_LARGE, "the batch is larger than max.message.bytes"
 )
@@ -165,6 +168,7 @@ def structure_refused(
         (header.magic != MAGIC_V2, _OLD_MAGIC),
         (header.batch_length + LENGTH_PREFIX_BYTES != size_bytes, _NOT_ONE_BATCH),
         (size_bytes < HEADER_BYTES, _NOT_ONE_BATCH),
+        (header.base_offset, _BASE_OFFSET),
         (size_bytes > limits.batch_bytes_max, _TOO_LARGE),
         (count is not None, count),
         (attributes & CONTROL_BIT, _CONTROL),

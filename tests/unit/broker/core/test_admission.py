@@ -37,6 +37,7 @@ NEAR = st.sampled_from([-1, 0, 1, 2, 3])
 HEADERS = st.fixed_dictionaries(
     {},
     optional={
+        "base_offset": NEAR,
         "magic": st.integers(0, 3),
         "batch_length": st.sampled_from([SIZE - 12, SIZE, 0, -1]),
         "attributes": st.integers(0, 255),
@@ -64,9 +65,9 @@ def test_the_quick_look_refuses_as_the_rules_do(
 
 def test_a_batch_that_is_in_the_log_is_repeated_with_its_offsets() -> None:
     made = admission()
-    batch = header(40)._replace(producer_id=7, producer_epoch=0, base_sequence=0)
+    batch = header()._replace(producer_id=7, producer_epoch=0, base_sequence=0)
     assert made.judge(batch, SIZE, WALL) is None
-    append(made, batch)
+    append(made, batch._replace(base_offset=40))
     assert made.judge(batch, SIZE, WALL) == Repeated(40, 40, -1)
 
 

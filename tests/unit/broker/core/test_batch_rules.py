@@ -29,6 +29,14 @@ def test_the_first_broken_rule_is_told() -> None:
     assert "magic 2" in refused.message
 
 
+def test_a_producer_assigns_no_offsets() -> None:
+    for base_offset in (-1, 1, 1 << 40):
+        refused = structure_refused(GOOD._replace(base_offset=base_offset), SIZE, LIMITS)
+        assert refused is not None
+        assert refused.error_code is ErrorCode.INVALID_RECORD
+        assert "base offset" in refused.message
+
+
 def test_a_time_too_far_ahead_is_refused_and_none_is_always_taken() -> None:
     late = GOOD._replace(max_timestamp=NOW + 1_001)
     refused = timestamps_refused(late, NOW, LIMITS)
