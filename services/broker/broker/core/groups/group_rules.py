@@ -32,7 +32,10 @@ def commit_refused(group: AnyGroup | None, request: OffsetCommit) -> ErrorCode:
     """
     if isinstance(group, ConsumerGroup):
         return group.commit_refused(
-            request.member_id, request.generation_or_epoch, request.group_instance_id
+            request.member_id,
+            request.generation_or_epoch,
+            request.group_instance_id,
+            knows_epochs=request.knows_epochs,
         )
     if group is not None:
         return member_requests.commit_refused(group, request) or ErrorCode.NONE

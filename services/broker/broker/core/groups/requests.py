@@ -17,7 +17,6 @@ from broker.core.groups.settings import GroupSettings as GroupSettings
 
 NO_GENERATION: Final = -1
 """Generation of an offset commit that names no member; accepted only while the group is empty."""
-
 UNKNOWN_MEMBER: Final = ""
 """Member id of a member that has not received one yet."""
 
@@ -187,6 +186,7 @@ class OffsetCommit:
     group_instance_id: str | None = None
     retention_ms: int = -1
     """Retention of these offsets in versions 2 to 4; -1 is the broker's setting."""
+    knows_epochs: bool = True  # False below version 9: members of KIP-848 may not use those
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,13 +27,9 @@ from broker.shell.kafka.group_calls import (
 )
 from broker.shell.request_context import RequestContext
 
-NEW_ERRORS_FROM: Final = 9
-"""Clients of earlier versions do not support the errors of KIP-848."""
+EPOCHS_FROM: Final = 9
+"""Clients of earlier versions know neither the epochs nor the errors of KIP-848."""
 TOPIC_IDS_FROM: Final = 10
-_OLD_ERRORS: Final = {
-    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.UNSUPPORTED_VERSION,
-}
 
 Chosen = TopicOffsets | ErrorCode
 
@@ -57,6 +53,7 @@ async def handle(
         generation_or_epoch=request.generation_id_or_member_epoch,
         group_instance_id=request.group_instance_id,
         retention_ms=request.retention_time,
+        knows_epochs=context.api_version >= EPOCHS_FROM,
     )
     answers: tuple[TopicErrors, ...] = ()
     if asked.topics:
@@ -67,9 +64,9 @@ async def handle(
 
 
 def _told(error_code: ErrorCode, context: RequestContext) -> ErrorCode:
-    if context.api_version >= NEW_ERRORS_FROM:
-        return error_code
-    return _OLD_ERRORS.get(error_code, error_code)
+    if error_code is ErrorCode.GROUP_ID_NOT_FOUND and context.api_version < EPOCHS_FROM:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error_code
 
 
 def _topic_told(topic: TopicErrors, context: RequestContext) -> TopicErrors:

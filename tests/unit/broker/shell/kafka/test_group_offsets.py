@@ -16,6 +16,7 @@ from unit.broker.core.groups.group_worlds import (
     stable,
     txn_commit,
 )
+from unit.broker.core.groups.live_groups import beats
 from unit.broker.shell.kafka.group_handlers import GroupBroker, versions
 
 POSITION = {"partition_index": 0, "committed_offset": 42, "committed_metadata": "m"}
@@ -101,6 +102,21 @@ def test_a_generation_that_is_not(version: int, unknown_group: int, stale: int) 
     assert codes(handlers.ask(ApiKey.OFFSET_COMMIT, asked, version)) == [unknown_group]
     stable(handlers.groups.world, "a")
     assert codes(handlers.ask(ApiKey.OFFSET_COMMIT, asked, version)) == [stale]
+
+
+@pytest.mark.feature("E14")
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
+@pytest.mark.parametrize("epoch", [1, 0])
+def test_a_member_with_epochs_commits_from_the_version_that_has_them_on(
+    version: int, epoch: int
+) -> None:
+    handlers = GroupBroker()
+    beats(handlers.groups.world, "c")
+    asked = committing(version, member_id="c", generation_id_or_member_epoch=epoch)
+    told = ErrorCode.NONE if epoch else ErrorCode.STALE_MEMBER_EPOCH
+    if version < 9:
+        told = ErrorCode.UNSUPPORTED_VERSION
+    assert codes(handlers.ask(ApiKey.OFFSET_COMMIT, asked, version)) == [told]
 
 
 def test_commits_are_guarded_by_group_and_topic() -> None:

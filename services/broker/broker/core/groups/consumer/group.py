@@ -382,17 +382,25 @@ class ConsumerGroup:
     # -- queries
 
     def commit_refused(
-        self, member_id: str, epoch: int, group_instance_id: str | None = None
+        self,
+        member_id: str,
+        epoch: int,
+        group_instance_id: str | None = None,
+        *,
+        knows_epochs: bool = True,
     ) -> ErrorCode:
         """Return the error of an offset commit with this member and epoch, or NONE.
 
         While the group is empty, commits need no member. A member commits in its current epoch
-        only. A static member whose place another holds is fenced: it would take it back otherwise.
+        only, by a request that ``knows_epochs`` unless its protocol is the classic one. A static
+        member whose place another holds is fenced: it would take it back otherwise.
         """
         if epoch < 0 and self.is_empty:
             return ErrorCode.NONE
         member = self._state.members.get(member_id)
         if member is not None:
+            if member.classic is None and not knows_epochs:
+                return ErrorCode.UNSUPPORTED_VERSION
             return _epoch_refused(member, epoch)
         is_replaced = self._state.static_member(group_instance_id or "") is not None
         return ErrorCode.FENCED_INSTANCE_ID if is_replaced else ErrorCode.UNKNOWN_MEMBER_ID

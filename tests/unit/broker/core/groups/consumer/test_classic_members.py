@@ -171,6 +171,8 @@ def test_requests_of_another_generation_are_refused() -> None:
     assert committed(world, commit(1, "a", 1)) is ErrorCode.ILLEGAL_GENERATION
     assert committed(world, commit(1, "a", 2)) is NONE
     assert committed(world, txn_commit(1, "a", 1)) is ErrorCode.ILLEGAL_GENERATION
+    in_old_version = replace(commit(1, "a", 2), knows_epochs=False)
+    assert committed(world, in_old_version) is NONE
     fetch = OffsetFetch(group_id="g", topics=None, member_id="a", member_epoch=2)
     assert world.ask(fetch, OffsetFetchReply).error_code is NONE
 
