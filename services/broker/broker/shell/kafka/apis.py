@@ -77,6 +77,7 @@ from broker.shell.kafka.produce_parts import ProduceParts
 from broker.shell.kafka.share_parts import ShareParts
 from broker.shell.listener.request_router import Handler, HotHandler, RequestRouter
 from broker.shell.listener.traced_router import TracedRouter
+from broker.shell.partitions.directory_spaces import DirectorySpaces
 from broker.shell.request_spans import SpannedTimes
 from broker.shell.rooms import (
     ClusterRoom,
@@ -258,7 +259,9 @@ def partition_apis(
         ApiKey.ALTER_REPLICA_LOG_DIRS: partial(
             alter_replica_log_dirs.handle, facts, replication.moves
         ),
-        ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs.handle, facts, table, disks),
+        ApiKey.DESCRIBE_LOG_DIRS: partial(
+            describe_log_dirs.handle, facts, table, disks, DirectorySpaces()
+        ),
         ApiKey.DESCRIBE_PRODUCERS: partial(describe_producers.handle, facts, table),
         ApiKey.WRITE_TXN_MARKERS: partial(write_txn_markers.handle, facts, table, groups.markers),
     }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import Final
 
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode
 
 from broker.shell.facts import BrokerFacts
+from broker.shell.partitions.directory_spaces import UNKNOWN, DirectorySpaces, Space
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.replica_move import ReplicaMove
@@ -18,13 +18,12 @@ from broker.shell.partitions.table import PartitionTable
 from broker.shell.request_context import RequestContext
 from broker.storage.log_manager import LogManager
 
-UNKNOWN_BYTES: Final = -1
-
 
 async def handle(
     facts: BrokerFacts,
     table: PartitionTable,
     disks: DiskHealth,
+    spaces: DirectorySpaces,
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
@@ -33,13 +32,14 @@ async def handle(
     """
     if not facts.authorizer.authorize(context.requester, Operation.DESCRIBE, CLUSTER):
         return {"error_code": int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "results": []}
-    asked = _asked(table, request)
     opened = [path for path in facts.config.log_dirs if path not in disks.failed_directories]
+    managers = list(zip(opened, disks.log_managers, strict=True))
+    space = {path: await spaces.of(path) for path, manager in managers if manager.fenced is None}
+    asked = _asked(table, request)
     return {
         "error_code": int(ErrorCode.NONE),
         "results": [
-            _directory(path, manager, asked)
-            for path, manager in zip(opened, disks.log_managers, strict=True)
+            _directory(path, manager, asked, space.get(path, UNKNOWN)) for path, manager in managers
         ]
         + [_failed(path) for path in disks.failed_directories],
     }
@@ -64,9 +64,8 @@ def _failed(path: str) -> dict[str, object]:
 
 
 def _directory(
-    path: str, manager: LogManager, asked: Collection[HostedPartition]
+    path: str, manager: LogManager, asked: Collection[HostedPartition], space: Space
 ) -> dict[str, object]:
-    log_dir = os.path.abspath(path)
     if manager.fenced is not None:
         return _failed(path)
     topics: dict[str, list[dict[str, object]]] = {}
@@ -76,17 +75,16 @@ def _directory(
             partitions.append(_partition(hosted))
         if hosted.move is not None and hosted.move.manager is manager:
             partitions.append(_future(hosted, hosted.move))
-    total_bytes, usable_bytes = _space(log_dir)
     return {
         "error_code": int(ErrorCode.NONE),
-        "log_dir": log_dir,
+        "log_dir": os.path.abspath(path),
         "topics": [
             {"name": name, "partitions": partitions}
             for name, partitions in sorted(topics.items())
             if partitions
         ],
-        "total_bytes": total_bytes,
-        "usable_bytes": usable_bytes,
+        "total_bytes": space.total_bytes,
+        "usable_bytes": space.usable_bytes,
     }
 
 
@@ -110,12 +108,3 @@ def _future(hosted: HostedPartition, move: ReplicaMove) -> dict[str, object]:
         "offset_lag": max(0, hosted.log.log_end - move.future.log_end),
         "is_future_key": True,
     }
-
-
-def _space(path: str) -> tuple[int, int]:
-    """Return the bytes of the device, and those that may still be written."""
-    try:
-        space = os.statvfs(path)
-    except OSError:  # the directory is gone: the next write fails
-        return UNKNOWN_BYTES, UNKNOWN_BYTES
-    return space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize

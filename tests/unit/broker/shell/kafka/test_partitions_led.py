@@ -2,6 +2,9 @@
 answers.
 """
 
+import errno
+import os
+import threading
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +146,23 @@ def test_a_fenced_directory_deletes_nothing_and_is_described_as_failed(
     assert answer.topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     (directory,) = ask_of(parts)(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}).results
     assert (directory.error_code, directory.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+
+
+def test_a_device_is_not_measured_on_the_event_loop(
+    make_node: MakeNode, ask_of: AskOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = make_node({})
+    measured_by = []
+
+    def hangs(path: str) -> os.statvfs_result:
+        measured_by.append(threading.current_thread())
+        raise OSError(errno.EIO, path)
+
+    monkeypatch.setattr("os.statvfs", hangs)
+    (directory,) = ask_of(parts)(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}).results
+    assert (directory.error_code, directory.usable_bytes) == (0, -1)
+    (thread,) = measured_by
+    assert thread is not threading.main_thread()
 
 
 @pytest.mark.feature("K01")
