@@ -38,18 +38,22 @@ def boolean() -> ConfigKind:
     return ConfigKind(1, parse)
 
 
-def integer(low: int, high: int = INT_MAX, *, long: bool = False) -> ConfigKind:
-    """Return the kind of whole numbers within [low, high]."""
+def integer(
+    low: int, high: int = INT_MAX, *, long: bool = False, or_else: int | None = None
+) -> ConfigKind:
+    """Return the kind of whole numbers within [low, high], or equal to ``or_else``."""
 
     def parse(text: str) -> int:
         if re.fullmatch(r"[+-]?\d+", text.strip()) is None:
             raise InvalidConfigError("not a number of type " + ("LONG" if long else "INT"))
         bounds = f"value must be at least {low} and at most {high}"
+        if or_else is not None:
+            bounds += f", or {or_else}"
         try:
             number = int(text)
         except ValueError:  # more digits than Python reads
             raise InvalidConfigError(bounds) from None
-        if not low <= number <= high:
+        if not low <= number <= high and number != or_else:
             raise InvalidConfigError(bounds)
         return number
 

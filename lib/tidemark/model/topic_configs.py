@@ -49,7 +49,7 @@ _KEYS: Final = (
     ),
     TopicConfigKey(
         "compression.gzip.level",
-        integer(-1, 9),
+        integer(1, 9, or_else=-1),
         "-1",
         "compression.gzip.level",
         "level for compression.type=gzip",

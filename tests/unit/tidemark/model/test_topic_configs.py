@@ -32,6 +32,12 @@ def test_a_topics_value_wins_over_the_brokers() -> None:
         ("segment.bytes", "1024", "at least 1048576"),
         ("cleanup.policy", "shred", "compact, delete"),
         ("compression.type", "rar", "producer, uncompressed"),
+        ("compression.gzip.level", "0", "at least 1 and at most 9, or -1"),
+        ("compression.gzip.level", "-2", "at least 1 and at most 9, or -1"),
+        ("compression.gzip.level", "10", "at least 1 and at most 9, or -1"),
+        ("compression.lz4.level", "0", "at least 1 and at most 17"),
+        ("compression.lz4.level", "18", "at least 1 and at most 17"),
+        ("compression.zstd.level", "23", "at least -131072 and at most 22"),
         ("preallocate", "maybe", "either true or false"),
         ("min.cleanable.dirty.ratio", "1.5", "at most 1"),
         ("retenton.ms", "5", "did you mean retention.ms?"),
@@ -48,6 +54,16 @@ def test_a_bad_value_is_refused_with_what_may_stand_there(key: str, value: str, 
 def test_keys_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(InvalidConfigError, match=r"must not exceed max\.compaction\.lag\.ms"):
         topic_config({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"})
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [("gzip", (-1, 1, 9)), ("lz4", (1, 17)), ("zstd", (-131072, 0, 22))],
+)
+def test_the_levels_of_codecs_are_kafkas(codec: str, levels: tuple[int, ...]) -> None:
+    for level in levels:
+        config = topic_config({f"compression.{codec}.level": str(level)})
+        assert getattr(config, f"compression_{codec}_level") == level
 
 
 def test_cleanup_policy_may_name_both() -> None:
