@@ -136,12 +136,15 @@ class World:
         *,
         brokers: int = 0,
         requests_waiting_max: int = 10,
+        elections_at_once: int = 499,
         stored: StoredCluster | None = None,
         coordinators: tuple[CoordinatorImage, ...] = (),
         live: tuple[BrokerImage, ...] = (),
     ) -> None:
         """``live`` have a session when the first term begins."""
-        self.machine = Controller(TopicDefaults(), Limits(requests_waiting_max))
+        self.machine = Controller(
+            TopicDefaults(), Limits(requests_waiting_max, elections_at_once=elections_at_once)
+        )
         self.zxid = 0
         self.held: WriteStore | None = None
         self.hold = False

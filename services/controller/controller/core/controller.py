@@ -28,6 +28,7 @@ from controller.core.effects import (
 from controller.core.inputs import (
     Deposed,
     Elected,
+    ElectLeaders,
     Faulted,
     FeedAcknowledged,
     FeedLost,
@@ -60,11 +61,20 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """A change on its way to the store, and the reply to send once it is written."""
+    """A change on its way to the store, and what follows once it is written: the reply, or a
+    decision on the rest of the request.
+    """
 
     write_id: int
     change: Change
-    reply: Reply | None
+    then: Reply | ElectLeaders | None
+
+    @property
+    def request_id(self) -> int | None:
+        """Id of the request that is not answered yet; None: there is none."""
+        if isinstance(self.then, ElectLeaders):
+            return self.then.header.request_id
+        return None if self.then is None else self.then.request_id
 
 
 class Controller:
@@ -161,8 +171,9 @@ class Controller:
         if self._term is None:
             return []
         refused: list[Effect] = [CloseFeed(reason)]
-        if self._writing is not None and self._writing.reply is not None:
-            refused.append(_not_controller(self._writing.reply.request_id))
+        writing = None if self._writing is None else self._writing.request_id
+        if writing is not None:
+            refused.append(_not_controller(writing))
         refused += [_not_controller(request.header.request_id) for request in self._waiting]
         self._term = self._writing = None
         self._waiting.clear()
@@ -175,11 +186,13 @@ class Controller:
 
     # -- the store
 
-    def _begin(self, term: ActiveTerm, change: Change, reply: Reply | None) -> WriteStore:
+    def _begin(
+        self, term: ActiveTerm, change: Change, then: Reply | ElectLeaders | None
+    ) -> WriteStore:
         assert self._writing is None, "one change at a time"
         ops = term.store_ops(change)
         self._write_ids += 1
-        self._writing = _Writing(self._write_ids, change, reply)
+        self._writing = _Writing(self._write_ids, change, then)
         return WriteStore(self._write_ids, ops)
 
     def _on_written(self, write_id: int, effects: list[Effect]) -> None:
@@ -196,8 +209,10 @@ class Controller:
             raise
         if change.published:
             effects.append(Publish(change.delta, term.image, change.unclean))
-        if writing.reply is not None:
-            effects.append(replace(writing.reply, position=term.image.position))
+        if isinstance(writing.then, ElectLeaders):
+            self._waiting.append(writing.then)  # behind the others: they take turns
+        elif writing.then is not None:
+            effects.append(replace(writing.then, position=term.image.position))
 
     def _on_store_failed(self, failed: StoreFailed) -> list[Effect]:
         writing = self._writing
@@ -221,7 +236,9 @@ class Controller:
         except Exception as error:
             effects.append(_failed(request_id, error))
             raise
-        if len(self._waiting) >= self._limits.requests_waiting_max:
+        writing = self._writing
+        returns = writing is not None and isinstance(writing.then, ElectLeaders)
+        if len(self._waiting) + returns >= self._limits.requests_waiting_max:
             words = f"{len(self._waiting)} requests are waiting for the controller already"
             effects.append(Reply(request_id, ErrorCode.REQUEST_TIMED_OUT, words))
             return
@@ -250,12 +267,12 @@ class Controller:
         state is sound.
         """
         try:
-            change, reply = term.decide(request, now)
-            decided: Effect = (
-                replace(reply, position=term.image.position)
-                if change is None
-                else self._begin(term, change, reply)
-            )
+            change, then = term.decide(request, now)
+            if change is not None:
+                decided: Effect = self._begin(term, change, then)
+            else:
+                assert isinstance(then, Reply), "a part of a request changes something"
+                decided = replace(then, position=term.image.position)
         except Exception as error:  # noqa: BLE001 - a bug, which its request is refused for
             effects.append(NoteFault(type(request).__name__, error))
             effects.append(_failed(request.header.request_id, error))
@@ -293,7 +310,7 @@ def _see_listing(term: ActiveTerm, request: Request) -> None:
 
 
 def _failed_write(writing: _Writing, error: Exception) -> list[Reply]:
-    return [] if writing.reply is None else [_failed(writing.reply.request_id, error)]
+    return [] if writing.request_id is None else [_failed(writing.request_id, error)]
 
 
 def _failed(request_id: int, error: Exception) -> Reply:

@@ -141,16 +141,27 @@ def _without_ended(
 
 
 def decide_elect_leaders(
-    cluster: Cluster, request: ElectLeaders, replacement: LeaderReplacement, now: InstantMs
-) -> tuple[Change | None, PartitionResults]:
+    cluster: Cluster,
+    request: ElectLeaders,
+    replacement: LeaderReplacement,
+    now: InstantMs,
+    *,
+    at_once: int,
+) -> tuple[Change | None, PartitionResults | ElectLeaders]:
     """Elect preferred leaders, or leaders by unclean elections where there is none. A preferred
     leader takes two writes: this one demotes, and the election that is then due follows. An unclean
     election is refused for as long as the last leader may acknowledge writes.
+
+    The change has ``at_once`` partitions at most, so that the elections of one part come before all
+    of the others are without a leader. Returned with it is then the rest of the request, to be
+    decided on when the change is written.
     """
     image, expired = cluster.image, replacement.expired(now)
     availability, drafts = availability_of(image, expired), _Drafts({})
-    results = []
-    for ref in request.partitions if request.partitions is not None else _all(image):
+    wanted = request.partitions
+    refs = iter(_in_need(image, preferred=request.preferred) if wanted is None else wanted)
+    results = list(request.decided)
+    for ref in refs:
         try:
             topic, partition = _find(image, ref)
             if request.preferred:
@@ -159,18 +170,24 @@ def decide_elect_leaders(
                 after = _unclean(image, topic, partition, availability, replacement)
             drafts.put(topic, partition, after)
         except TidemarkError as error:
-            if request.partitions is None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
-                continue
             results.append(PartitionResult(ref.topic, ref.partition, error.code, error.message))
         else:
             results.append(PartitionResult(ref.topic, ref.partition))
-    return drafts.change(image), PartitionResults(tuple(results))
+        if drafts.partitions >= at_once:
+            break
+    change, left = drafts.change(image), tuple(refs)
+    if left:
+        return change, replace(request, partitions=left, decided=tuple(results))
+    return change, PartitionResults(tuple(results))
 
 
-def _all(image: ClusterImage) -> Iterator[PartitionRef]:
+def _in_need(image: ClusterImage, *, preferred: bool) -> Iterator[PartitionRef]:
+    """Yield the partitions that need an election of this type."""
     for topic in image.topics.values():
         for partition in topic.partitions:
-            yield PartitionRef(topic.name, partition.partition)
+            leader = partition.leader
+            if leader != partition.replicas[0] if preferred else leader == NO_BROKER:
+                yield PartitionRef(topic.name, partition.partition)
 
 
 def _find(image: ClusterImage, ref: PartitionRef) -> tuple[TopicImage, PartitionImage]:

@@ -19,6 +19,7 @@ from tidemark.model.quotas import QuotaEntity, QuotaValues
 from tidemark.model.scram import ScramCredential
 
 from controller.core.cluster import StoredCluster
+from controller.core.effects import PartitionResult
 from controller.core.liveness import CoordinatorListing, LiveListing
 
 Assignment = tuple[int, tuple[BrokerId, ...]]
@@ -426,12 +427,13 @@ class PartitionRef(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
     """Elect preferred leaders, or by unclean elections leaders of partitions that have none.
-    ``partitions`` None: all.
+    ``partitions`` None: all. ``decided``: results of a part that is written already.
     """
 
     header: RequestHeader
     preferred: bool
     partitions: tuple[PartitionRef, ...] | None
+    decided: tuple[PartitionResult, ...] = ()
 
 
 class Move(NamedTuple):

@@ -270,19 +270,27 @@ class ActiveTerm:
 
     # -- requests
 
-    def decide(self, request: Request, now: InstantMs) -> tuple[Change | None, Reply]:
-        """Return the change that a request makes, if any, and the reply once it is written."""
+    def decide(
+        self, request: Request, now: InstantMs
+    ) -> tuple[Change | None, Reply | ElectLeaders]:
+        """Return the change that a request makes, if any, and what follows once it is written: the
+        reply, or a decision on the rest of the request.
+        """
         request_id = request.header.request_id
         if now >= request.header.deadline:
-            words = "the controller did not start the request in time"
+            words = "the controller did not decide on the request, or the rest of it, in time"
             return None, Reply(request_id, ErrorCode.REQUEST_TIMED_OUT, words)
         try:
             change, result = self._dispatch(request, now)
         except TidemarkError as error:
             return None, Reply(request_id, error.code, error.message)
+        if isinstance(result, ElectLeaders):
+            return change, result
         return change, Reply(request_id, result=result)
 
-    def _dispatch(self, request: Request, now: InstantMs) -> tuple[Change | None, Result]:
+    def _dispatch(
+        self, request: Request, now: InstantMs
+    ) -> tuple[Change | None, Result | ElectLeaders]:
         match request:
             case CreateTopics():
                 return decide_create_topics(self._cluster, request, self._defaults)
@@ -310,14 +318,17 @@ class ActiveTerm:
         self,
         request: AlterPartitions | ReportReplicas | ElectLeaders | AlterReassignments,
         now: InstantMs,
-    ) -> tuple[Change | None, Result]:
+    ) -> tuple[Change | None, Result | ElectLeaders]:
         match request:
             case AlterPartitions():
                 return decide_alter_partitions(self._cluster, request)
             case ReportReplicas():
                 return decide_report(self._cluster, request)
             case ElectLeaders():
-                return decide_elect_leaders(self._cluster, request, self._replacement, now)
+                at_once = self._limits.elections_at_once
+                return decide_elect_leaders(
+                    self._cluster, request, self._replacement, now, at_once=at_once
+                )
             case AlterReassignments():
                 replicas_max = self._defaults.replicas_per_topic_max
                 return decide_reassignments(self._cluster, request, replicas_max)

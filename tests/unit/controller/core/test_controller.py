@@ -3,10 +3,20 @@ from dataclasses import replace
 import pytest
 from controller.core.cluster import StoredCluster
 from controller.core.controller import Role
-from controller.core.effects import CloseFeed, OpenFeed, ProducerIds, Registered, Reply, Resign
+from controller.core.effects import (
+    CloseFeed,
+    OpenFeed,
+    PartitionResults,
+    ProducerIds,
+    Registered,
+    Reply,
+    Resign,
+)
 from controller.core.inputs import (
     AllocateProducerIds,
     Deposed,
+    ElectLeaders,
+    FeedAcknowledged,
     FeedLost,
     FeedRegained,
     LiveBrokersChanged,
@@ -20,7 +30,7 @@ from controller.core.limits import Limits
 from controller.core.liveness import incarnation_of
 from controller.core.producer_ids import PRODUCER_ID_BLOCK
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import BrokerEpoch, BrokerId, InstantMs
+from tidemark.model.ids import NO_BROKER, BrokerEpoch, BrokerId, InstantMs
 from tidemark.model.metadata import BrokerImage, FeedPosition, PartitionImage
 from unit.controller.worlds import NEVER, NOW, World, a_broker, a_topic, create, delta_of, new_topic
 
@@ -96,6 +106,72 @@ def test_requests_beyond_the_bound_are_refused_at_once() -> None:
     (refused,) = world.step(create(new_topic("c"), request_id=3))
     assert isinstance(refused, Reply)
     assert (refused.request_id, refused.error) == (3, ErrorCode.REQUEST_TIMED_OUT)
+
+
+# A request in parts.
+
+
+def many_led_by_2(requests_waiting_max: int = 10) -> World:
+    """A world whose five partitions are not led by their preferred replica, broker 1."""
+    topic, brokers = a_topic("a", *[(1, 2)] * 5), (a_broker(1), a_broker(2))
+    led = tuple(replace(one, leader=BrokerId(2)) for one in topic.partitions)
+    stored = StoredCluster("tide", brokers, (replace(topic, partitions=led),))
+    world = World(
+        stored=stored,
+        live=brokers,
+        elections_at_once=2,
+        requests_waiting_max=requests_waiting_max,
+    )
+    for broker in brokers:
+        world.step(FeedRegained(broker.broker_epoch))
+    world.hold = True
+    return world
+
+
+ELECT_ALL = ElectLeaders(RequestHeader(1, NEVER), preferred=True, partitions=None)
+
+
+@pytest.mark.feature("H09")
+def test_partitions_are_led_as_requested_before_all_others_are_without_a_leader() -> None:
+    world, leaderless = many_led_by_2(), []
+    replies = [world.step(ELECT_ALL)]
+    while world.held is not None:
+        replies.append(world.written())
+        image = world.machine.image
+        assert image is not None
+        leaders = [one.leader for one in image.topics["a"].partitions]
+        leaderless.append(leaders.count(NO_BROKER))
+        replies.append(world.step(FeedAcknowledged(a_broker(2).broker_epoch, image.position)))
+    assert leaders == [1] * 5
+    assert max(leaderless) < 5
+    (reply,) = [one for step in replies for one in step if isinstance(one, Reply)]
+    assert isinstance(reply.result, PartitionResults)
+    assert [one.error for one in reply.result.partitions] == [ErrorCode.NONE] * 5
+
+
+def test_other_requests_are_decided_between_the_parts_of_one() -> None:
+    world = many_led_by_2()
+    world.step(ELECT_ALL)
+    world.step(create(new_topic("b"), request_id=2))
+    world.written()
+    assert [one.request_id for one in world.written() if isinstance(one, Reply)] == [2]
+
+
+def test_the_rest_of_a_request_counts_as_one_that_waits() -> None:
+    world = many_led_by_2(requests_waiting_max=2)
+    world.step(ELECT_ALL)
+    assert world.step(create(new_topic("b"), request_id=2)) == []
+    (refused,) = world.step(create(new_topic("c"), request_id=3))
+    assert isinstance(refused, Reply)
+    assert (refused.request_id, refused.error) == (3, ErrorCode.REQUEST_TIMED_OUT)
+
+
+def test_a_deposed_controller_refuses_the_rest_of_a_request() -> None:
+    world = many_led_by_2()
+    world.step(ELECT_ALL)
+    _, refused = world.step(Deposed("test"))
+    assert isinstance(refused, Reply)
+    assert (refused.request_id, refused.error) == (1, ErrorCode.NOT_CONTROLLER)
 
 
 # Roles.

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 from controller.core.cluster import Change, Cluster
+from controller.core.effects import PartitionResults
 from controller.core.elections import (
     decide_elect_leaders,
     decide_shutdown,
@@ -48,9 +49,10 @@ def elect(
 ) -> ErrorCode:
     request = ElectLeaders(RequestHeader(1, NEVER), preferred, (PartitionRef("a", 0),))
     waits = replacement or new_replacement(cluster)
-    change, results = decide_elect_leaders(cluster, request, waits, NOW)
+    change, results = decide_elect_leaders(cluster, request, waits, NOW, at_once=1)
     if change is not None:
         applied(cluster, change)
+    assert isinstance(results, PartitionResults)
     return results.partitions[0].error
 
 
@@ -216,6 +218,40 @@ def test_a_leader_in_the_place_of_the_preferred_replica_is_demoted() -> None:
         acknowledge(cluster, replacement, 2)
         applied(cluster, due(cluster, replacement))
         assert (partition(cluster).leader, partition(cluster).isr) == (1, (1, 2))
+
+
+@pytest.mark.feature("H09")
+@pytest.mark.parametrize("all_of_them", [True, False])
+@pytest.mark.parametrize("at_once", [1, 2, 4])
+def test_a_request_for_many_elections_is_decided_in_parts_with_an_answer_for_each_partition(
+    at_once: int, *, all_of_them: bool
+) -> None:
+    topic = a_topic("a", (1, 2), (1, 2), (2, 1), (1, 2), (1, 2))
+    led_by_2 = tuple(replace(one, leader=BrokerId(2)) for one in topic.partitions)
+    out_of_isr = replace(led_by_2[1], isr=(BrokerId(2),))
+    partitions = (led_by_2[0], out_of_isr, *led_by_2[2:])
+    cluster = a_cluster(replace(topic, partitions=partitions))
+    replacement = new_replacement(cluster)
+    named = None if all_of_them else tuple(PartitionRef("a", one) for one in (0, 1, 2, 3, 4, 9))
+    rest: ElectLeaders | PartitionResults
+    rest, demoted = ElectLeaders(RequestHeader(1, NEVER), preferred=True, partitions=named), []
+    while isinstance(rest, ElectLeaders):
+        before = sum(one.leader == NO_BROKER for one in cluster.image.topics["a"].partitions)
+        change, rest = decide_elect_leaders(cluster, rest, replacement, NOW, at_once=at_once)
+        if change is not None:
+            applied(cluster, change)
+        leaderless = sum(one.leader == NO_BROKER for one in cluster.image.topics["a"].partitions)
+        demoted.append(leaderless - before)
+    assert sum(demoted) == 3
+    assert max(demoted) == min(at_once, 3)
+    assert [(one.partition, one.error) for one in rest.partitions] == [
+        (0, ErrorCode.NONE),
+        (1, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        *([] if all_of_them else [(2, ErrorCode.ELECTION_NOT_NEEDED)]),
+        (3, ErrorCode.NONE),
+        (4, ErrorCode.NONE),
+        *([] if all_of_them else [(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
+    ]
 
 
 def rebalanced(cluster: Cluster) -> bool:

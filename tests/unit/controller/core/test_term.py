@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from controller.core.cluster import PutBroker, StoredCluster
-from controller.core.effects import RemoveLiveZnode
+from controller.core.effects import RemoveLiveZnode, Reply
 from controller.core.inputs import (
     AllocateProducerIds,
     Elected,
@@ -75,12 +75,14 @@ def test_a_term_without_streams_ends_a_lease_later() -> None:
 def test_a_request_after_its_deadline_changes_nothing() -> None:
     request = AllocateProducerIds(RequestHeader(7, START), ONE.broker_id, ONE.broker_epoch)
     change, reply = a_term().decide(request, START)
+    assert isinstance(reply, Reply)
     assert (change, reply.request_id, reply.error) == (None, 7, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def test_a_refused_request_changes_nothing() -> None:
     request = AllocateProducerIds(RequestHeader(7, NEVER), a_broker(3).broker_id, ONE.broker_epoch)
     change, reply = a_term().decide(request, START)
+    assert isinstance(reply, Reply)
     assert (change, reply.error) == (None, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
