@@ -7,7 +7,7 @@ a search of the log for those of a timestamp.
     the error
 """
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tidemark.kafka.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -20,9 +20,6 @@ from tidemark.kafka.list_offsets import (
 from tidemark.model.errors import ErrorCode
 
 from broker.core.partition import Partition, Role
-
-BATCHES_TRIED_MAX: Final = 16
-"""Most batches read for one timestamp."""
 
 
 class FoundOffset(NamedTuple):
@@ -91,13 +88,13 @@ class OffsetSearch:
     with the highest timestamp, among the records that the isolation level may read.
     """
 
-    __slots__ = ("_end", "_is_for_maximum", "_partition", "_tried")
+    __slots__ = ("_end", "_is_for_maximum", "_leader_epoch", "_partition")
 
     def __init__(self, partition: Partition, timestamp: int, *, read_committed: bool) -> None:
         self._partition = partition
         self._is_for_maximum = timestamp == MAX_TIMESTAMP
         self._end = _readable_end(partition, read_committed=read_committed)
-        self._tried = 0
+        self._leader_epoch = partition.leader_epoch
 
     def begin(self) -> Seek | FoundOffset:
         """Return the first range to read, or an error."""
@@ -115,18 +112,24 @@ class OffsetSearch:
     def searched(self, batch_end: int, record: tuple[int, int] | None) -> Seek | FoundOffset:
         """Return the answer after reading a batch, or the next range to read.
 
-        ``record`` is the offset and timestamp of the batch's first match. After compaction a batch
-        may lack the record that its header announces.
+        ``record`` is the offset and timestamp of the batch's first match. A batch may lack the
+        record that its header announces: after compaction, or as its producer wrote it.
         """
         partition = self._partition
         if record is not None and (self._is_for_maximum or record[0] >= partition.log_start):
             return _with_epoch(partition, *record)
         if self._is_for_maximum:
             return FoundOffset()
-        self._tried += 1
-        if self._tried >= BATCHES_TRIED_MAX:
-            return FoundOffset(ErrorCode.LEADER_NOT_AVAILABLE)
-        return self._seek(batch_end)
+        return self.passed(batch_end)
+
+    def passed(self, start: int) -> Seek | FoundOffset:
+        """Return the next range to read after no batch below ``start`` matched. Another leader may
+        have replaced what follows.
+        """
+        partition = self._partition
+        if partition.leader_epoch != self._leader_epoch or partition.epoch_refused(-1) is not None:
+            return FoundOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self._seek(start)
 
     def _seek(self, start: int | None) -> Seek:
         """The first batch of the log may have records below the log start offset."""

@@ -27,6 +27,7 @@ from broker.storage.retention import removable_count, roll_ms
 from broker.storage.segment import RELATIVE_OFFSET_MAX, AnyAppend, AppendInfo, Segment, SegmentView
 from broker.storage.segment_chain import SegmentChain
 from broker.storage.segment_map import EMPTY_READ, LogRead, LogSlice, OffsetOutOfRangeError
+from broker.storage.time_search import SearchedTo
 
 __all__ = ("AppendInfo", "Log", "LogDamagedError", "LogRead", "LogSlice", "OffsetOutOfRangeError")
 
@@ -256,14 +257,13 @@ class Log:
 
     def batch_for_timestamp(
         self, timestamp: int, *, end: int, start: int | None = None
-    ) -> LogSlice | None:
+    ) -> LogSlice | SearchedTo | None:
         """Return the first batch with a timestamp >= ``timestamp``, in [``start`` or log start,
-        ``end``). Its records are not looked at: if the one with that timestamp is below the log
-        start, go on with ``start`` behind the batch.
+        ``end``), or how far the search got. Where no record from the log start on has it, go on.
         """
         first = self.log_start if start is None else max(start, self.log_start)
         with self.health.guarded(first):
-            return self._segments.first_at_or_after(timestamp, first, end)
+            return self._segments.next_at_or_after(timestamp, first, end)
 
     def max_timestamp_batch(self, *, end: int) -> LogSlice | None:
         """Return the first batch that has the largest timestamp of all below ``end``."""

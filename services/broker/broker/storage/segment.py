@@ -463,30 +463,6 @@ class Segment:
         at = bisect_left(index.positions, position)
         return self.base_offset + index.offsets[at] if at < len(index) else None
 
-    def first_at_or_after(
-        self, timestamp: int, start_offset: int, end_offset: int
-    ) -> tuple[int, BatchHeader] | None:
-        """Return the first batch with a timestamp >= ``timestamp`` and offsets in [start, end).
-        Batches that compaction left without records are passed by.
-        """
-        low, high = self.times.bracket(timestamp)
-        low = max(low, start_offset - self.base_offset)
-        if high is not None and high > low:
-            # Between two entries the largest timestamp rose only in the last interval.
-            low = max(low, self.index.before(high))
-        assert self.file is not None
-        start = self.trusted_floor(low)
-        for position, header in walk_headers(self.file, start, self.size_bytes):
-            if header.base_offset >= end_offset:
-                return None
-            if (
-                header.max_timestamp >= timestamp
-                and header.last_offset >= start_offset
-                and header.record_count
-            ):
-                return position, header
-        return None
-
 
 def _write_behind(disk: Disk, path: str, position: int, content: bytes) -> None:
     file = disk.open(path, create=True)

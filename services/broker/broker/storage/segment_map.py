@@ -30,6 +30,7 @@ from broker.storage.segment import (
     early_end,
     walk_headers,
 )
+from broker.storage.time_search import SearchedTo, first_at_or_after, next_at_or_after
 from broker.storage.txn_index import AbortedTxn, aborted_between
 
 RECENT_BATCHES: Final = 64
@@ -279,8 +280,12 @@ class SegmentMap:
 
     # -- timestamps
 
-    def first_at_or_after(self, timestamp: int, start: int, end: int) -> LogSlice | None:
-        """Return the first batch with a timestamp >= ``timestamp`` within [start, end)."""
+    def next_at_or_after(
+        self, timestamp: int, start: int, end: int
+    ) -> LogSlice | SearchedTo | None:
+        """Return the first batch with a timestamp >= ``timestamp`` within [start, end), or how far
+        one part of the search got.
+        """
         for at in range(self.index_of(start), len(self.segments)):
             segment = self.segments[at]
             if segment.base_offset >= end:
@@ -288,7 +293,9 @@ class SegmentMap:
             if self.max_timestamp_of(segment) < timestamp:
                 continue
             file = self._shared.warm(segment)
-            batch = segment.first_at_or_after(timestamp, start, end)
+            batch = next_at_or_after(segment, timestamp, start, end)
+            if isinstance(batch, SearchedTo):
+                return batch
             if batch is not None:
                 position, header = batch
                 return LogSlice(file, position, header.size_bytes)
@@ -324,7 +331,7 @@ class SegmentMap:
         yield those inside that may have the largest there.
         """
         if start <= segment.max_timestamp_offset < end:
-            batch = segment.first_at_or_after(segment.max_timestamp, start, end)
+            batch = first_at_or_after(segment, segment.max_timestamp, start, end)
             if batch is not None:
                 yield batch
                 return
@@ -352,7 +359,7 @@ class SegmentMap:
         at = bisect_right(segment.times.offsets, relative)
         if not at or base + segment.times.offsets[at - 1] < start:
             return None
-        batch = segment.first_at_or_after(timestamps[at - 1], start, end)
+        batch = first_at_or_after(segment, timestamps[at - 1], start, end)
         if batch is None or batch[1].base_offset > base + relative:
             return None
         return batch, position

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import pytest
 from broker.core.leader_epochs import LeaderEpochs
 from broker.core.list_offsets import (
-    BATCHES_TRIED_MAX,
     FoundOffset,
     OffsetSearch,
     Seek,
@@ -164,11 +163,25 @@ def test_a_search_finds_what_a_plain_walk_finds(
     assert found[:3] == (NONE, *expected)
 
 
-def test_a_search_reads_a_bounded_number_of_batches() -> None:
-    empty = [Batch(3 * n, 9, ()) for n in range(BATCHES_TRIED_MAX + 1)]
-    one = led(0, 3 * len(empty), 3 * len(empty))
-    found, reads = search(one, empty, 5)
-    assert (found.error_code, reads) == (ErrorCode.LEADER_NOT_AVAILABLE, BATCHES_TRIED_MAX)
+def test_a_search_goes_on_behind_any_number_of_batches_that_promise_too_much() -> None:
+    batches = [*(Batch(3 * n, 9, (1, 1, 1)) for n in range(100)), Batch(300, 9, (1, 7, 9))]
+    found, reads = search(led(0, 303, 303), batches, 5)
+    assert (found, reads) == (FoundOffset(NONE, 301, 7, 4), 101)
+
+
+@pytest.mark.parametrize("leads_again", [True, False])
+def test_a_search_ends_when_its_leader_epoch_does(*, leads_again: bool) -> None:
+    """What follows may have been replaced."""
+    one = led()
+    asked = OffsetSearch(one, 5, read_committed=False)
+    assert asked.begin() == Seek(6, first_offset=2)
+    assert asked.passed(3) == Seek(6, 3, first_offset=2)
+    if leads_again:
+        lead_in(one, 6, (ME, TWO), (ME, TWO))
+    else:
+        one.become_failed()
+    gone = FoundOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert asked.passed(4) == asked.searched(4, None) == gone
 
 
 def test_a_new_leader_does_not_say_that_nothing_is_so_late() -> None:

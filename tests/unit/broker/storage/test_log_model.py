@@ -1,5 +1,6 @@
 """A log is a list of batches, whatever happens to the process, the kernel or the disk."""
 
+from broker.storage.time_search import SearchedTo
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -121,6 +122,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(timestamp=st.integers(NOW - 1, NOW + 51))
     def look_up_a_timestamp(self, timestamp: int) -> None:
         found = self.log.batch_for_timestamp(timestamp, end=self.log.log_end)
+        assert not isinstance(found, SearchedTo), "the log is short"
         readable = self.plain.readable(self.plain.log_start, self.plain.log_end)
         later = [one for one in readable if int.from_bytes(one[35:43], "big") >= timestamp]
         got = found and found.file.read_at(found.position, found.length)

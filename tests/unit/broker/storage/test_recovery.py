@@ -2,6 +2,7 @@
 
 import pytest
 from broker.storage.checkpoint import LEADER_EPOCHS
+from broker.storage.log import LogSlice
 from tidemark.storage.mem_disk import MemDisk
 from unit.broker.storage.log_worlds import (
     ORDERS,
@@ -172,7 +173,7 @@ def test_missing_indexes_cost_time_only() -> None:
     log = opened(disk).logs[ORDERS]
     assert bytes_of(log.read(0, 10**6, end=40)) == b"".join(batches)
     found = log.batch_for_timestamp(1_013, end=40)
-    assert found is not None
+    assert isinstance(found, LogSlice)
     assert found.file.read_at(found.position, found.length) == batches[13]
     assert log.segments()[0].max_timestamp >= 1_000
 

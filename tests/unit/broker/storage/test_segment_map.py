@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from broker.storage.directory import LogDirectory
 from broker.storage.segment import Segment
-from broker.storage.segment_map import RECENT_BATCHES, SegmentMap
+from broker.storage.segment_map import RECENT_BATCHES, LogSlice, SegmentMap
 from tidemark.codec.record_batch import read_header
 from tidemark.codec.records import assemble_batch
 from tidemark.storage.batch_walk import FrameError
@@ -137,7 +137,7 @@ def test_batches_without_records_have_no_timestamp_to_find() -> None:
     first = [emptied(offset, 500) for offset in range(20)]
     last = [make_batch(20, 1, timestamp=400), emptied(21, 500), make_batch(22, 1, timestamp=300)]
     whole = mapped(first, last, bases=(0, 20), compacted_below=20)
-    for found in (whole.first_at_or_after(350, 0, 23), whole.max_timestamp_batch(0, 23)):
-        assert found is not None
+    for found in (whole.next_at_or_after(350, 0, 23), whole.max_timestamp_batch(0, 23)):
+        assert isinstance(found, LogSlice)
         assert read_header(found.file.read_at(found.position, found.length)).base_offset == 20
-    assert whole.first_at_or_after(450, 0, 23) is None
+    assert whole.next_at_or_after(450, 0, 23) is None

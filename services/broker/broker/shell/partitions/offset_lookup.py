@@ -28,6 +28,7 @@ from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition
 from broker.storage.directory import LogDamagedError
 from broker.storage.log import LogSlice
+from broker.storage.time_search import SearchedTo
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,10 @@ class OffsetLookup:
             found = _next_batch(hosted, timestamp, step)
             if found is None:
                 return search.exhausted()
+            if isinstance(found, SearchedTo):
+                await asyncio.sleep(0)
+                step = search.passed(found.offset)
+                continue
             batch = await asyncio.to_thread(_read, found)
             header = read_header(batch)
             sought = header.max_timestamp if timestamp == MAX_TIMESTAMP else timestamp
@@ -95,14 +100,22 @@ class OffsetLookup:
     async def _within(
         self, batch: bytes, timestamp: int, first_offset: int, lane: Hashable
     ) -> tuple[int, int] | None:
-        """Return offset and timestamp of the record; a batch of one record needs no worker."""
+        """Return offset and timestamp of the record; a batch of one record needs no worker, unless
+        its header has another timestamp than the record may have.
+        """
         header = read_header(batch)
-        if header.record_count == 1 and header.last_offset_delta == 0:
+        is_exact = header.is_log_append_time or header.max_timestamp in (
+            header.base_timestamp,
+            timestamp,
+        )
+        if header.record_count == 1 and header.last_offset_delta == 0 and is_exact:
             return header.base_offset, header.max_timestamp
         return await self._workers.run_for(lane, first_at, batch, timestamp, first_offset)
 
 
-def _next_batch(hosted: HostedPartition, timestamp: int, seek: Seek) -> LogSlice | None:
+def _next_batch(
+    hosted: HostedPartition, timestamp: int, seek: Seek
+) -> LogSlice | SearchedTo | None:
     if timestamp == MAX_TIMESTAMP:
         return hosted.log.max_timestamp_batch(end=seek.end)
     return hosted.log.batch_for_timestamp(timestamp, end=seek.end, start=seek.start)

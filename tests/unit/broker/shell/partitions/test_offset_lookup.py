@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 from broker.core.list_offsets import at_mark, at_replica_mark
-from tidemark.codec.record_batch import TRANSACTIONAL_BIT
-from tidemark.codec.records import build_batch
+from tidemark.codec.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT, read_header
+from tidemark.codec.records import assemble_stored, build_batch
 from tidemark.kafka.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.worker_pool import WorkerPool
@@ -82,6 +82,13 @@ def test_a_time_is_looked_up_among_what_a_reader_may_fetch(
     assert asyncio.run(looked_up).offset == offset
 
 
+def promising(timestamp: int, *times: int) -> memoryview:
+    """A batch whose header has a higher timestamp than its records."""
+    batch = build_batch([(time, None, b"v", ()) for time in times])
+    header = read_header(batch)._replace(max_timestamp=timestamp)
+    return memoryview(bytearray(assemble_stored(header, batch[HEADER_BYTES:])))
+
+
 class InlineWorkers:
     """Workers that do a job where it is asked for."""
 
@@ -100,3 +107,49 @@ def test_a_time_is_looked_up_behind_a_log_start_within_a_batch() -> None:
     one.lookup._workers = cast("WorkerPool", InlineWorkers())
     looked_up = one.lookup.at_time(one.hosted(), 5, lane=None)
     assert asyncio.run(looked_up).offset == 1
+
+
+@pytest.mark.parametrize("times", [(5, 5), (5,)])
+@pytest.mark.parametrize(("timestamp", "offset"), [(7, -2), (8, -1)])
+def test_a_time_is_found_behind_many_batches_that_promise_it(
+    timestamp: int, offset: int, times: tuple[int, ...]
+) -> None:
+    one = World()
+    one.show(topic())
+    for _ in range(40):
+        one.appender.append(one.hosted(), promising(900, *times), acks=1, now_ms=5)
+    one.appender.append(one.hosted(), promising(900, 5, 7, 7), acks=1, now_ms=5)
+    one.lookup._workers = cast("WorkerPool", InlineWorkers())
+    found = asyncio.run(one.lookup.at_time(one.hosted(), timestamp, lane=None))
+    expected = -1 if offset == -1 else one.hosted().log.log_end + offset
+    assert (found.error_code, found.offset) == (ErrorCode.NONE, expected)
+
+
+def test_a_search_that_the_time_index_does_not_help_leaves_turns_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.storage.time_search.HEADERS_AT_ONCE", 10)
+    one = World()
+    one.show(topic())
+    one.appender.append(one.hosted(), promising(900, 5, 5), acks=1, now_ms=5)
+    for _ in range(200):
+        one.appender.append(one.hosted(), promising(5, 5), acks=1, now_ms=5)
+    one.appender.append(one.hosted(), promising(7, 7), acks=1, now_ms=5)
+    one.lookup._workers = cast("WorkerPool", InlineWorkers())
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def main() -> int:
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(others())
+            found = await one.lookup.at_time(one.hosted(), 6, lane=None)
+            running.cancel()
+        return found.offset
+
+    assert asyncio.run(main()) == 202, "two records come before the 200"
+    assert turns >= 200 / 10
