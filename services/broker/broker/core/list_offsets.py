@@ -20,6 +20,8 @@ from tidemark.kafka.list_offsets import (
 from tidemark.model.errors import ErrorCode
 
 from broker.core.partition import Partition, Role
+from broker.core.role import other_epoch
+from broker.core.routing import question_refused
 
 
 class FoundOffset(NamedTuple):
@@ -40,9 +42,10 @@ def at_mark(
 ) -> FoundOffset | None:
     """Return the offset of a mark, or an error; None: ``timestamp`` needs an OffsetSearch.
 
-    The latest offset is the end of the records that this isolation level may read.
+    The latest offset is the end of the records that this isolation level may read, and its epoch is
+    that of the leader, whatever epoch the records there have.
     """
-    refused = partition.epoch_refused(leader_epoch_expected)
+    refused = question_refused(partition, leader_epoch_expected)
     if refused is not None:
         return FoundOffset(refused.error_code)
     if timestamp == LATEST_TIMESTAMP:
@@ -50,7 +53,8 @@ def at_mark(
         # (KIP-207).
         if not partition.commitment.is_known:
             return FoundOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return _with_epoch(partition, _readable_end(partition, read_committed=read_committed))
+        end = _readable_end(partition, read_committed=read_committed)
+        return FoundOffset(ErrorCode.NONE, end, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return _with_epoch(partition, partition.log_start)
     if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
@@ -60,12 +64,17 @@ def at_mark(
     return FoundOffset(ErrorCode.INVALID_REQUEST)
 
 
-def at_replica_mark(partition: Partition, timestamp: int) -> FoundOffset | None:
-    """Return the start or end offset of this replica's own log, committed or not, leader or not.
-    For tools that observe replicas. None for other marks, and if the log has failed.
+def at_replica_mark(
+    partition: Partition, timestamp: int, *, leader_epoch_expected: int = -1
+) -> FoundOffset | None:
+    """Return the start or end offset of this replica's own log, committed or not, leader or not, or
+    an error. For tools that observe replicas. None for other marks, and if the log has failed.
     """
     if partition.role is Role.FAILED:
         return None
+    refused = other_epoch(leader_epoch_expected, partition.leader_epoch)
+    if refused is not None:
+        return FoundOffset(refused.error_code)
     if timestamp == LATEST_TIMESTAMP:
         return _with_epoch(partition, partition.log_end)
     if timestamp == EARLIEST_TIMESTAMP:

@@ -57,6 +57,7 @@ from broker.core.role import (
     NOT_FOLLOWER,
     NOT_LEADER,
     UNKNOWN_EPOCH,
+    other_epoch,
 )
 from broker.core.role import Role as Role
 
@@ -272,9 +273,9 @@ class Partition:
         """
         if self.role is not LEADER:
             return FAILED if self.role is Role.FAILED else NOT_LEADER
-        if leader_epoch_expected == self.leader_epoch or leader_epoch_expected == -1:
+        if leader_epoch_expected == self.leader_epoch:
             return None
-        return FENCED if leader_epoch_expected < self.leader_epoch else UNKNOWN_EPOCH
+        return other_epoch(leader_epoch_expected, self.leader_epoch)
 
     def read_refused(self, leader_epoch_expected: int) -> Refusal | None:
         """Return the refusal of a consumer's read that an in-sync follower may serve as well
@@ -282,9 +283,8 @@ class Partition:
         """
         if self.role is not FOLLOWER:
             return self.epoch_refused(leader_epoch_expected)
-        if leader_epoch_expected not in (-1, self.leader_epoch):
-            return FENCED if leader_epoch_expected < self.leader_epoch else UNKNOWN_EPOCH
-        return None if self.broker_id in self.isr else NOT_LEADER
+        refused = other_epoch(leader_epoch_expected, self.leader_epoch)
+        return refused or (None if self.broker_id in self.isr else NOT_LEADER)
 
     # -- roles
 

@@ -38,3 +38,10 @@ FENCED: Final = Refusal(
 UNKNOWN_EPOCH: Final = Refusal(
     ErrorCode.UNKNOWN_LEADER_EPOCH, "the leader epoch is newer than the leader's"
 )
+
+
+def other_epoch(expected: int, leader_epoch: int) -> Refusal | None:
+    """Return the refusal of a request that names another leader epoch (-1: none), else None."""
+    if expected in (-1, leader_epoch):
+        return None
+    return FENCED if expected < leader_epoch else UNKNOWN_EPOCH

@@ -83,7 +83,7 @@ def test_each_mark_has_its_offset(mark: int, found: FoundOffset | None) -> None:
 def test_the_latest_of_a_reader_of_what_is_committed_is_the_last_stable_offset() -> None:
     one = led()
     begin_transaction(one, 3)
-    assert at_mark(one, LATEST_TIMESTAMP, read_committed=True) == FoundOffset(NONE, 3, -1, 4)
+    assert at_mark(one, LATEST_TIMESTAMP, read_committed=True) == FoundOffset(NONE, 3, -1, 5)
     assert at_mark(one, LATEST_TIMESTAMP) == FoundOffset(NONE, 6, -1, 5)
 
 
@@ -99,7 +99,9 @@ def test_only_the_leader_of_the_named_epoch_answers(mark: int) -> None:
     newer = at_mark(led(), mark, leader_epoch_expected=6)
     assert older == FoundOffset(ErrorCode.FENCED_LEADER_EPOCH)
     assert newer == FoundOffset(ErrorCode.UNKNOWN_LEADER_EPOCH)
-    assert at_mark(a_partition(), mark) == FoundOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    for expected in (-1, a_partition().leader_epoch):
+        other = at_mark(a_partition(), mark, leader_epoch_expected=expected)
+        assert other == FoundOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def test_a_replica_has_a_start_and_an_end_of_its_own() -> None:
@@ -108,6 +110,8 @@ def test_a_replica_has_a_start_and_an_end_of_its_own() -> None:
     assert at_replica_mark(one, LATEST_TIMESTAMP) == end
     assert at_replica_mark(one, EARLIEST_TIMESTAMP) == FoundOffset(NONE, 2, -1, 4)
     assert at_replica_mark(one, MAX_TIMESTAMP) is None
+    ahead = at_replica_mark(one, LATEST_TIMESTAMP, leader_epoch_expected=one.leader_epoch + 1)
+    assert ahead == FoundOffset(ErrorCode.UNKNOWN_LEADER_EPOCH)
     one.become_failed()
     assert at_replica_mark(one, LATEST_TIMESTAMP) is None
 

@@ -3,8 +3,9 @@
 from itertools import product
 
 import pytest
-from broker.core.partition import Partition
+from broker.core.partition import Partition, Refusal
 from broker.core.role import FAILED, FENCED, NOT_LEADER, UNKNOWN_EPOCH, Role
+from broker.core.routing import question_refused
 from tidemark.model.ids import BrokerId, LeaderEpoch
 from unit.broker.core.replicated import SIZE, WALL, a_partition, follower, header, lead_in
 
@@ -27,6 +28,22 @@ REFUSALS = {
     (Role.LEADER, 5): None,
     (Role.LEADER, 6): UNKNOWN_EPOCH,
 }
+
+
+@pytest.mark.parametrize(
+    ("role", "told"),
+    [
+        (Role.LEADER, (None, FENCED, None, UNKNOWN_EPOCH)),
+        (Role.FOLLOWER, (NOT_LEADER, FENCED, NOT_LEADER, UNKNOWN_EPOCH)),
+        (Role.OFFLINE, (NOT_LEADER, FENCED, NOT_LEADER, UNKNOWN_EPOCH)),
+        (Role.FAILED, (FAILED,) * 4),
+    ],
+)
+def test_a_client_hears_first_of_another_leader_epoch(
+    role: Role, told: tuple[Refusal | None, ...]
+) -> None:
+    made = replica(role)
+    assert tuple(question_refused(made, epoch) for epoch in (-1, 4, 5, 6)) == told
 
 
 @pytest.mark.parametrize(("role", "epoch"), list(product(Role, (-1, 4, 5, 6))))

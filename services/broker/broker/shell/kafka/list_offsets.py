@@ -96,7 +96,11 @@ def _at_once(
     if isinstance(hosted, ErrorCode):
         return FoundOffset(hosted)
     if request.replica_id == DEBUGGING_REPLICA:
-        own = at_replica_mark(hosted.partition, query.timestamp)
+        own = at_replica_mark(
+            hosted.partition,
+            query.timestamp,
+            leader_epoch_expected=query.current_leader_epoch,
+        )
         if own is not None:
             return own
     return at_mark(

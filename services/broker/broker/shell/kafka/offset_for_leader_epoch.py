@@ -9,6 +9,7 @@ from tidemark.model.authorization import CLUSTER, Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 
+from broker.core.routing import question_refused
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.request_context import RequestContext
@@ -39,7 +40,7 @@ def _answer(
     hosted = table.find(topic, NO_TOPIC_ID, asked.partition)
     if isinstance(hosted, ErrorCode):
         return _refused(asked, hosted)
-    refused = hosted.partition.epoch_refused(asked.current_leader_epoch)
+    refused = question_refused(hosted.partition, asked.current_leader_epoch)
     if refused is not None:
         return _refused(asked, refused.error_code)
     epoch, end = hosted.partition.epochs.end_offset_for(

@@ -8,6 +8,7 @@ from typing import Final
 from tidemark.model.errors import ErrorCode
 from tidemark.storage.disk import DiskError
 
+from broker.core.routing import question_refused
 from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.hosted import HostedPartition, ReadOutcome
 from broker.storage.directory import LogDamagedError
@@ -41,6 +42,7 @@ class PartitionReader:
         refuses = partition.read_refused if follower_may else partition.epoch_refused
         refused = refuses(leader_epoch_expected)
         if refused is not None:
+            refused = question_refused(partition, leader_epoch_expected) or refused
             return ReadOutcome(refused.error_code, None, -1, -1, -1)
         high_watermark, log_start = partition.bounds.high_watermark, partition.bounds.log_start
         end = partition.last_stable if read_committed else high_watermark
