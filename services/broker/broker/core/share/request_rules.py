@@ -88,16 +88,19 @@ def refused_count(count: int, before: int) -> Answer | None:
     return Answer(ErrorCode.INVALID_REQUEST, message)
 
 
-def refused_types(batches: Sequence[AcknowledgementBatch], version: int) -> Answer | None:
-    """Return the error of acknowledgements that the request's version lacks, else None."""
-    if version >= RENEW_FROM:
+def refused_types(
+    batches: Sequence[AcknowledgementBatch], version: int, *, renews: bool
+) -> Answer | None:
+    """Return the error of renewals that the request's version lacks, or that the request does not
+    announce (``renews``: its ``IsRenewAck``), else None.
+    """
+    if renews or not any(AcknowledgeType.RENEW in batch.types for batch in batches):
         return None
-    if any(AcknowledgeType.RENEW in batch.types for batch in batches):
-        return Answer(
-            ErrorCode.INVALID_REQUEST,
-            f"version {version} of the request cannot renew locks; {RENEW_FROM} can",
-        )
-    return None
+    if version < RENEW_FROM:
+        why = f"version {version} of the request cannot renew locks; {RENEW_FROM} can"
+    else:
+        why = "a request that renews locks sets IsRenewAck"
+    return Answer(ErrorCode.INVALID_REQUEST, why)
 
 
 def _invalid(message: str) -> SessionRefusal:

@@ -42,7 +42,9 @@ def handle(
             ),
         )
         return
-    answers = acknowledge(parts, connection, header.api_version, session, request.topics)
+    answers = acknowledge(
+        parts, connection, header.api_version, session, request.topics, renews=request.renews
+    )
     if session.is_closing:
         parts.shares.close(session)
     write = partial(_answer, parts, connection, header, request, answers)

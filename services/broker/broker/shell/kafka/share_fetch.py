@@ -165,7 +165,9 @@ class ShareFetch:
         """Do what the request's arrival causes."""
         parts, session, terms = self._parts, self._session, self._terms
         version = self._header.api_version
-        self._acknowledged = acknowledge(parts, self._connection, version, session, request.topics)
+        self._acknowledged = acknowledge(
+            parts, self._connection, version, session, request.topics, renews=terms.renews
+        )
         if session.is_closing:
             parts.shares.close(session)
             self._is_fetched = True

@@ -69,15 +69,19 @@ def acknowledge(
     version: int,
     session: ShareSession,
     topics: Sequence[ShareTopicRequest],
+    *,
+    renews: bool,
 ) -> PendingAnswers:
-    """Apply the acknowledgements of a request: those of one partition as a whole."""
+    """Apply the acknowledgements of a request: those of one partition as a whole. ``renews``: its
+    ``IsRenewAck``.
+    """
     answers = PendingAnswers()
     applied = 0
     for key, batches in _by_partition(topics).items():
         refused = topic_refused(parts, connection, key[0])
         count = sum([max(1, len(one.types)) for one in batches])
         wrong = Answer(refused) if refused is not None else refused_count(count, applied)
-        wrong = wrong or refused_types(batches, version)
+        wrong = wrong or refused_types(batches, version, renews=renews)
         if wrong is not None:
             answers.answers[key] = wrong
         else:

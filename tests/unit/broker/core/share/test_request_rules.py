@@ -55,11 +55,19 @@ def test_terms_that_fetch_or_renew_are_taken() -> None:
 
 def test_version_1_cannot_renew() -> None:
     renewal = (say(0, 2, ACCEPT, ACCEPT, RENEW),)
-    refused = refused_types(renewal, 1)
+    refused = refused_types(renewal, 1, renews=False)
     assert refused is not None
     assert refused.error_code is ErrorCode.INVALID_REQUEST
-    assert refused_types(renewal, 2) is None
-    assert refused_types((say(0, 0, ACCEPT),), 1) is None
+    assert refused_types(renewal, 2, renews=True) is None
+    assert refused_types((say(0, 0, ACCEPT),), 1, renews=False) is None
+
+
+def test_a_request_says_that_it_renews() -> None:
+    refused = refused_types((say(0, 2, RENEW), say(3, 3, ACCEPT)), 2, renews=False)
+    assert refused is not None
+    assert refused.error_code is ErrorCode.INVALID_REQUEST
+    for renews in (True, False):
+        assert refused_types((say(0, 0, ACCEPT),), 2, renews=renews) is None
 
 
 def test_more_acknowledgements_than_two_windows_have_records_are_refused() -> None:

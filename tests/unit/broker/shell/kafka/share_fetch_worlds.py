@@ -314,9 +314,16 @@ class Member:
         found = await self.fetch(*partitions, **terms)
         return found[0].acquired if 0 in found else []
 
-    async def acknowledge(self, *batches: Any, partition: int = 0) -> ErrorCode:
-        """The error for one partition, or of the whole request."""
-        fields = {"topics": topics_of({partition: batches})}
+    async def acknowledge(
+        self, *batches: Any, partition: int = 0, renews: bool | None = None
+    ) -> ErrorCode:
+        """The error for one partition, or of the whole request. ``renews``: IsRenewAck; None: if
+        there is a renewal.
+        """
+        fields: dict[str, Any] = {"topics": topics_of({partition: batches})}
+        if self.version >= 2:
+            has_renewals = any(RENEW in types for _, _, *types in batches)
+            fields["is_renew_ack"] = has_renewals if renews is None else renews
         found = await self.ask(ApiKey.SHARE_ACKNOWLEDGE, fields)
         if found.error_code:
             return ErrorCode(found.error_code)

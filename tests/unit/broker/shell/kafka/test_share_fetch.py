@@ -492,6 +492,19 @@ def test_malformed_acknowledgements_change_nothing(batch: Any, code: ErrorCode) 
     play(scenario)
 
 
+def test_a_request_that_does_not_say_so_renews_nothing() -> None:
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(3)
+        assert await member.take(0, wait_ms=500) == [(0, 2, 1)]
+        renewals = (0, 0, RENEW), (1, 2, ACCEPT)
+        assert await member.acknowledge(*renewals, renews=False) is ErrorCode.INVALID_REQUEST
+        answer = await member.fetch(0, acks={0: ((0, 2, RENEW),)}, is_renew_ack=False)
+        assert answer[0].acknowledged is ErrorCode.INVALID_REQUEST
+        assert await member.acknowledge(*renewals) is NONE
+
+    play(scenario)
+
+
 def test_version_1_cannot_renew() -> None:
     async def scenario(world: ShareFetchWorld, _: Member) -> None:
         member = Member(world, version=1)
