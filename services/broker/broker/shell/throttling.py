@@ -137,10 +137,12 @@ class Mutations:
         self._throttling = throttling
         self._client = Client(context.requester.principal, context.client_id or "")
         self._strict = strict
+        self._refused = False
 
     def refuses(self, permits: int) -> bool:
         """True if a change of so many partitions is refused; otherwise it is counted."""
         if self._strict and self._throttling.mutation_ms(self._client):
+            self._refused = True
             return True
         self._throttling.mutated(self._client, permits)
         return False
@@ -153,5 +155,9 @@ class Mutations:
             self._throttling.mutated(self._client, -permits)
 
     def throttle_ms(self) -> int:
-        """Return the throttle time of the answer in ms."""
+        """Return the throttle time of the answer in ms. Where there is the error, only a refusal
+        has one: after a change that was accepted a client may ask for anything else.
+        """
+        if self._strict and not self._refused:
+            return 0
         return self._throttling.mutations_throttled(self._client)

@@ -54,8 +54,20 @@ def test_topics_are_refused_while_there_is_a_debt(
     assert codes(create(ask, controller, 1)) == [EXCEEDED]
     parts.facts.clock.advance(2_000)  # type: ignore[attr-defined]
     answer = create(ask, controller, 1)
-    assert (codes(answer), answer.throttle_time) == ([NONE], 1_000)
+    assert (codes(answer), answer.throttle_time) == ([NONE], 0), "nothing was refused"
+    answer = create(ask, controller, 1)
+    assert (codes(answer), answer.throttle_time) == ([EXCEEDED], 1_000)
     assert parts.facts.quotas.counters[MUTATION].count == 3
+
+
+def test_a_client_that_knows_the_error_is_not_throttled_for_what_was_accepted(
+    ask: Ask, controller: StubController
+) -> None:
+    """It may use its connection for anything else, and is refused further mutations."""
+    answer = create(ask, controller, 100)
+    assert (codes(answer), answer.throttle_time) == ([NONE], 0)
+    answer = create(ask, controller, 1)
+    assert (codes(answer), answer.throttle_time) == ([EXCEEDED], 89_000)
 
 
 def test_a_client_that_does_not_know_the_error_is_throttled_alone(
@@ -108,7 +120,9 @@ def test_a_change_that_may_be_made_costs_its_partitions(
     late = pb.TopicResult(name="t", error_code=int(ErrorCode.REQUEST_TIMED_OUT))
     controller.answers["CreateTopics"] = pb.CreateTopicsResponse(position=SEEN, topics=[late])
     topic = {"name": "t", "num_partitions": 13, "replication_factor": 1}
-    assert ask(ApiKey.CREATE_TOPICS, {"topics": [topic]}).throttle_time == 2_000
+    assert ask(ApiKey.CREATE_TOPICS, {"topics": [topic]}, 5).throttle_time == 2_000
+    answer = ask(ApiKey.CREATE_TOPICS, {"topics": [topic]})
+    assert (codes(answer), answer.throttle_time) == ([EXCEEDED], 2_000)
 
 
 def test_topics_count_that_requests_for_metadata_create(
