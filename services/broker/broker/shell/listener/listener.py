@@ -161,6 +161,10 @@ class KafkaListener:
 
     async def _log_in(self, accepted: socket.socket, turn: LoginTurn) -> None:
         """Make a connection, whose turn ends with its login; a broken handshake is a failed one."""
+        throttle_ms = self._over_rate(turn.address)
+        if throttle_ms:
+            await _close_later(accepted, turn, throttle_ms)
+            return
         connection = Connection(self)
         self._logging_in[connection] = turn
         try:
@@ -283,7 +287,7 @@ class KafkaListener:
             return False
         self.counters.connections_total += 1
         self._connections[connection] = 0
-        if not is_internal:
+        if not isinstance(self._server, GatedServer):  # it was counted before its handshake
             self._limit_rate(connection)
         if self._sasl is not None:
             self._sasl.admit(connection)
@@ -293,11 +297,19 @@ class KafkaListener:
         """Serve nothing to a connection that exceeds the rate of its address, and close it later
         (KIP-612): a client that connects again at once would only connect more often.
         """
-        throttle_ms = self._quotas.connected(connection.address)
+        throttle_ms = self._over_rate(connection.address)
         if throttle_ms:
-            self.counters.connections_refused += 1
             connection.mute(2 * throttle_ms)
             self.loop.call_later(throttle_ms / 1_000, connection.close, "too many connections")
+
+    def _over_rate(self, address: str) -> int:
+        """Count a new connection. Return the time in ms after which it is to be closed, because its
+        address has too many; 0: it may stay.
+        """
+        throttle_ms = 0 if self.name == INTERNAL_LISTENER else self._quotas.connected(address)
+        if throttle_ms:
+            self.counters.connections_refused += 1
+        return throttle_ms
 
     def make_queue(
         self,
@@ -393,3 +405,14 @@ class KafkaListener:
         task = self._tasks.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+
+
+async def _close_later(accepted: socket.socket, turn: LoginTurn, throttle_ms: int) -> None:
+    """Close a connection that exceeds the rate of its address. It costs no handshake, and is no
+    failed login: the rate is the limit of those that may log in.
+    """
+    try:
+        await asyncio.sleep(throttle_ms / 1_000)
+    finally:
+        accepted.close()
+        turn.end(failed=False)

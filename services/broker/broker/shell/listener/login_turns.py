@@ -17,17 +17,17 @@ class NoTurnError(Exception):
 class LoginTurn:
     """A login that has begun. It is ended once; later ends change nothing."""
 
-    __slots__ = ("_address", "_turns")
+    __slots__ = ("_turns", "address")
 
     def __init__(self, turns: "LoginTurns", address: str) -> None:
         self._turns: LoginTurns | None = turns
-        self._address = address
+        self.address = address
 
     def end(self, *, failed: bool) -> None:
         """Note the outcome; the next login of the address may begin."""
         turns, self._turns = self._turns, None
         if turns is not None:
-            turns.ended(self._address, failed=failed)
+            turns.ended(self.address, failed=failed)
 
 
 class LoginTurns:
