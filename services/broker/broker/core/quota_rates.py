@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 from tidemark.model.ids import InstantMs
 
 MS_PER_S: Final = 1_000
+LONGEST_MS: Final = 2**31 - 1
+"""Longest time that is computed: a tiny bound, which only a typing error sets, gives infinity."""
 
 
 class QuotaWindow(NamedTuple):
@@ -71,7 +73,7 @@ class SampledRate:
         """
         total, elapsed_ms = self.measure(now)
         excess_ms = (total + extra) * MS_PER_S / bound - elapsed_ms
-        return round(excess_ms) if excess_ms > 0 else 0
+        return _whole_ms(excess_ms)
 
     def is_idle(self, now: InstantMs) -> bool:
         """True if nothing is left in the window: a new rate would do the same."""
@@ -107,8 +109,12 @@ class MutationBucket:
     def throttle_ms(self, bound: float, now: InstantMs) -> int:
         """Return the time after which there is no debt, in ms."""
         tokens = self._fill(bound, now)
-        return round(-tokens * MS_PER_S / bound) if tokens < 0 else 0
+        return _whole_ms(-tokens * MS_PER_S / bound)
 
     def is_idle(self, bound: float, now: InstantMs) -> bool:
         """True if the bucket is full: a new one would do the same."""
         return self._fill(bound, now) >= bound * self._window.whole_ms / MS_PER_S
+
+
+def _whole_ms(wait_ms: float) -> int:
+    return round(min(wait_ms, LONGEST_MS)) if wait_ms > 0 else 0

@@ -1,7 +1,7 @@
 """Rates of quotas, compared with a plain model of Kafka's formula."""
 
 import pytest
-from broker.core.quota_rates import MutationBucket, QuotaWindow, SampledRate
+from broker.core.quota_rates import LONGEST_MS, MutationBucket, QuotaWindow, SampledRate
 from hypothesis import given
 from hypothesis import strategies as st
 from tidemark.model.ids import InstantMs
@@ -99,3 +99,12 @@ def test_a_debt_of_mutations_is_waited_for_exactly() -> None:
     assert bucket.throttle_ms(2.0, InstantMs(4_500)) == 0
     assert not bucket.is_idle(2.0, InstantMs(15_400))
     assert bucket.is_idle(2.0, InstantMs(15_500))
+
+
+@given(st.floats(min_value=0, exclude_min=True, max_value=1e-300), st.integers(1, 1_000))
+def test_a_bound_that_is_a_typing_error_gives_the_longest_time(bound: float, amount: int) -> None:
+    rate, bucket = SampledRate(WINDOW), MutationBucket(WINDOW)
+    rate.record(amount, InstantMs(0))
+    bucket.take(amount, bound, InstantMs(0))
+    assert rate.throttle_ms(bound, InstantMs(0)) == LONGEST_MS
+    assert bucket.throttle_ms(bound, InstantMs(0)) == LONGEST_MS
