@@ -92,11 +92,8 @@ class Authentication:
 
     async def _refuse(self, scope: Scope, send: Send, words: str) -> None:
         """Lead a reader of the console to the login, and answer programs with 401."""
-        is_page = not _is_for_programs(scope) and scope["method"] in ("GET", "HEAD")
-        if is_page and "x-part" not in _headers(scope):
-            query = scope.get("query_string", b"").decode("latin-1")
-            raw = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-            back = raw.partition("?")[0] + (f"?{query}" if query else "")
+        back = None if _is_for_programs(scope) else _page_of(scope, _headers(scope))
+        if back is not None:
             place = f"/login?{urlencode({'back': back})}"
             headers = [(b"location", place.encode()), (b"cache-control", b"no-store")]
             await send({"type": "http.response.start", "status": 303, "headers": headers})
@@ -111,6 +108,22 @@ def _is_for_programs(scope: Scope) -> bool:
     """True for the paths that take no session: no page of another site can use one there."""
     path: str = scope["path"]
     return path in _FOR_PROGRAMS or path.startswith(_REST_PREFIX)
+
+
+def _page_of(scope: Scope, headers: Mapping[str, str]) -> str | None:
+    """Return the page to which a login leads a reader back: the one that was asked for, or that
+    whose form was sent; None if no browser shows the answer.
+    """
+    if "x-part" in headers:
+        return None
+    if scope["method"] in ("GET", "HEAD"):
+        query = scope.get("query_string", b"").decode("latin-1")
+        raw: str = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+        return raw.partition("?")[0] + (f"?{query}" if query else "")
+    if "text/html" not in headers.get("accept", ""):
+        return None
+    site, _, page = headers.get("referer", "").partition("://")[2].partition("/")
+    return f"/{page}" if site == headers.get("host") else "/"
 
 
 def _is_of_another_site(scope: Scope) -> bool:
