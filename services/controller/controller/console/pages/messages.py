@@ -19,6 +19,8 @@ from controller.console.visit import NotFoundError, Visit
 
 _LIMITS: Final = (20, 50, 100, 500)
 _TEXT_MAX: Final = 1_000
+_DIGITS_MAX: Final = 19
+"""A number of so many digits may not fit 64 bits."""
 SEEKS: Final[Mapping[str, str]] = {
     "latest": "Newest",
     "earliest": "Oldest",
@@ -199,8 +201,8 @@ def _seek(asked: Mapping[str, str]) -> Seek:
 def _time(text: str) -> int:
     """Return ms since 1970 of a time in UTC, or of @milliseconds. Raises AdminError."""
     text = text.strip()
-    if text.startswith("@") and text[1:].isdigit():
-        return int(text[1:])
+    if text.startswith("@") and len(text) > 1:
+        return _number(text[1:], "time") or 0
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -213,7 +215,7 @@ def _number(text: str, field: str) -> int | None:
     text = text.strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
+    if not (text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX):
         raise bad_value(f"{field}: {text!r} is not a whole number", field=field)
     return int(text)
 
