@@ -15,6 +15,8 @@ from tidemark.model.ids import Offset
 from tidemark.model.share_state import TransactionKey
 from tidemark.model.topics import TopicPartition
 
+TRANSACTIONAL_IDS: Final = "__share_dead_letters-"
+"""Begin of the ids of the transactions in which letters are copied."""
 TOPIC: Final = "__dlq.errors.topic"
 PARTITION: Final = "__dlq.errors.partition"
 OFFSET: Final = "__dlq.errors.offset"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidemark.codec.record_batch import iterate_headers
-from tidemark.model.authorization import Operation, transactional_id_resource
+from tidemark.model.authorization import PROCESS, Operation, transactional_id_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.inbox import Inbox
 from tidemark.runtime.streams import END_OF_STREAM, StreamContext, receive, send
@@ -15,6 +15,7 @@ from tidemark_wire.v1 import partition_store_pb2
 
 from broker.core.commit_wait import CommitWait
 from broker.core.parked import INTERNAL, WRITE
+from broker.core.share.letter_copies import TRANSACTIONAL_IDS
 from broker.core.txn_checks import NOT_ALLOWED
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.appender import PartitionAppender
@@ -125,16 +126,24 @@ class AppendStream:
             if parts.parked.requests.is_full and hosted.partition.commitment.may_wait(command.acks):
                 await parts.parked.wait_room()
             outcome = await self._write(hosted, command)
-        throttle_ms = 0
-        if parts.facts.quotas.limits_produce and not hosted.is_internal:
-            throttle_ms = parts.facts.quotas.produced(
-                self._caller.requester.principal, None, len(command.batches)
-            )
+        throttle_ms = self._throttle_ms(hosted, command)
         if not outcome.must_wait:
             return PendingAnswer(command.correlation_id, outcome, throttle_ms, None)
         commit = CommitWait.of(hosted, outcome.end)
         committed = self._park(commit, command)
         return PendingAnswer(command.correlation_id, outcome, throttle_ms, committed, commit)
+
+    def _throttle_ms(self, hosted: HostedPartition, command: AppendCommand) -> int:
+        """Count an append. Return the throttle time in ms. What processes write on their own is
+        free: throttled, the copies of dead letters would not be done in time, and be made again
+        and again.
+        """
+        quotas, principal = self._parts.facts.quotas, self._caller.requester.principal
+        if not quotas.limits_produce or hosted.is_internal:
+            return 0
+        if principal == PROCESS and command.transactional_id.startswith(TRANSACTIONAL_IDS):
+            return 0
+        return quotas.produced(principal, None, len(command.batches))
 
     def _may_transact(self, command: AppendCommand) -> bool:
         """True if the caller may write in transactions of the id, or no batch is of a

@@ -34,7 +34,7 @@ from tidemark_wire.v1 import partition_store_pb2 as pb
 from broker.core.share.acquisition import ReadPlan
 from broker.core.share.answers import OVERTAKEN_BY
 from broker.core.share.dead_letters import Attempt, Problem, Step
-from broker.core.share.letter_copies import Copies, CopyOrder, copies
+from broker.core.share.letter_copies import TRANSACTIONAL_IDS, Copies, CopyOrder, copies
 from broker.core.share.letter_queue import QueueTopic, queue_problem
 from broker.core.share.log_batches import ReadLimits
 from broker.shell.cluster.internal_topics import InternalTopics
@@ -74,7 +74,7 @@ def transactional_id(held: HeldShare) -> str:
     leader.
     """
     topic_id, partition = held.partition_key
-    return f"__share_dead_letters-{held.group_id}-{topic_id.hex()}-{partition}"
+    return f"{TRANSACTIONAL_IDS}{held.group_id}-{topic_id.hex()}-{partition}"
 
 
 class LetterCopier:
