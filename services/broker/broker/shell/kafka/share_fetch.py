@@ -66,10 +66,17 @@ def handle(
 ) -> None:
     """Acknowledge, then acquire; answer now, or once there are records and all is written."""
     request = read_share_fetch_request(body, header.api_version)
+    bytes_min = request.bytes_min
+    bytes_max = min(request.bytes_max, parts.facts.config.fetch_max_bytes)
+    if parts.facts.quotas.limits_fetch:
+        # Throttled for longer than a window, a member could not acknowledge before its locks end.
+        client = connection.requester.principal, header.client_id
+        bytes_max = parts.facts.quotas.fetch_bytes_max(*client, bytes_max)
+        bytes_min = min(bytes_min, max(bytes_max, 1))
     terms = FetchTerms(
         min(request.wait_ms_max, WAIT_MS_MAX),
-        request.bytes_min,
-        min(request.bytes_max, parts.facts.config.fetch_max_bytes),
+        bytes_min,
+        bytes_max,
         request.records_max,
         request.batch_records_max,
         request.acquire_mode,

@@ -128,6 +128,7 @@ class FetchStream:
         if isinstance(command, ErrorCode):
             raise TidemarkError(command, "the request does not name a partition correctly")
         hosted = self._find(command)
+        command = self._within_quota(hosted, command)
         hosted.counters.fetches += 1
         found = await self._wait_readable(hosted, command)
         length = _length(found)
@@ -141,6 +142,15 @@ class FetchStream:
             throttle_ms = await self._send(hosted, command, length)
         if throttle_ms:
             await asyncio.sleep(throttle_ms / 1_000)  # the next pull of the partition waits
+
+    def _within_quota(self, hosted: HostedPartition, command: FetchCommand) -> FetchCommand:
+        """Return the pull with no more bytes than a window of the caller's quota allows."""
+        quotas, principal = self._parts.facts.quotas, self._caller.requester.principal
+        if not quotas.limits_fetch or hosted.is_internal:
+            return command
+        return command._replace(
+            bytes_max=quotas.fetch_bytes_max(principal, None, command.bytes_max)
+        )
 
     async def _wait_readable(self, hosted: HostedPartition, command: FetchCommand) -> ReadOutcome:
         """Return what is readable once it is enough, or once the wait has ended. Raises

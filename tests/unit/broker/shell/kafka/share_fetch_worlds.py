@@ -232,8 +232,12 @@ class Member:
         self.listener = SimpleNamespace(name="CLIENT")
         self.reply: Any = None
         self.done: asyncio.Future[Any] = asyncio.Future()
+        self.muted_ms = 0
 
     # -- the connection
+
+    def mute(self, throttle_ms: int) -> None:
+        self.muted_ms += throttle_ms
 
     def later(self, _: object) -> Any:
         self.reply = SimpleNamespace(send=self._take, on_gone=None)

@@ -8,6 +8,8 @@ import pytest
 from broker.core.share.request_rules import ACKNOWLEDGEMENTS_MAX
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
+from tidemark.model.ids import Offset
+from tidemark.model.quotas import CONSUMER_BYTE_RATE, QuotaEntity
 from tidemark.runtime.worker_pool import WorkerDiedError
 from unit.broker.shell.kafka.share_fetch_worlds import (
     ACCEPT,
@@ -133,6 +135,26 @@ def test_min_bytes_are_waited_for_without_a_lock() -> None:
         await other.acknowledge((0, 0, RELEASE))
         world.put(1_000)
         assert await waiting == [(0, 0, 2), (1, 1_000, 1)]
+
+    play(scenario)
+
+
+@pytest.mark.feature("SE20")
+def test_a_fetch_takes_no_more_than_a_window_of_the_quota() -> None:
+    """A larger one would mute the member for longer than its locks last."""
+
+    async def scenario(world: ShareFetchWorld, member: Member) -> None:
+        world.put(*[10] * 20)
+        batch_bytes = world.at().log.read(Offset(0), 1, end=Offset(200)).length_bytes
+        quotas = world.parts.facts.quotas
+        quotas.configure({QuotaEntity("a"): {CONSUMER_BYTE_RATE: batch_bytes * 3 / 10}})
+        began = seconds()
+        found = await member.fetch(0, wait_ms=60_000, min_bytes=20 * batch_bytes)
+        assert found[0].batches == [(0, 9), (10, 19), (20, 29)]
+        assert seconds() - began < 1
+        assert member.muted_ms == 0
+        assert (await member.fetch(0))[0].batches == [(30, 39), (40, 49), (50, 59)]
+        assert 0 < member.muted_ms <= 10_000 < LOCK_MS
 
     play(scenario)
 

@@ -9,9 +9,11 @@ from broker.shell.rpc.fetch_stream import FETCH_BYTES_MAX, FetchStream
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
 from tidemark.model.ids import InstantMs
+from tidemark.model.quotas import CONSUMER_BYTE_RATE, QuotaEntity
 from tidemark_wire.v1 import partition_store_pb2
 from unit.broker.shell.broker_worlds import World, topic
 from unit.broker.shell.rpc.peers import CALLER, PARTITION, Peer, fetch_parts, offset_queries, until
+from waiting import patience
 
 A, B = 7, 8
 """Two producers."""
@@ -235,3 +237,22 @@ def test_the_latest_offset_is_the_isolation_level_s(
     )
     asked = offset_queries(one.parts).answer(CALLER, query, read_committed=committed)
     assert asyncio.run(asked).offset == latest
+
+
+@pytest.mark.feature("SE20")
+@pytest.mark.parametrize("bytes_min", [1, 1 << 20])
+def test_a_pull_gives_no_more_than_a_window_of_the_quota(one: Transactions, bytes_min: int) -> None:
+    for _ in range(5):
+        one.append(b"value")
+    batch_bytes = len(one.fetch().batches) // 5
+    rate = {CONSUMER_BYTE_RATE: batch_bytes * 2.5 / 10}
+    one.parts.facts.quotas.configure({QuotaEntity("ANONYMOUS"): rate})
+    peer = Peer(request(0, bytes_min=bytes_min, wait_ms_max=3_600_000))
+
+    async def pull() -> None:
+        async with patience():
+            await one.stream(peer).run()
+
+    asyncio.run(pull())
+    (answer,) = peer.answers
+    assert (offsets(answer), answer.throttle_time_ms) == ([0, 1], 0)
