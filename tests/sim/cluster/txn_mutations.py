@@ -163,7 +163,9 @@ HANDLE_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
 KIP_848_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "gives a partition to two": ((ConsumerGroupState, "owner_of", lambda *_: None),),
     "waits for no revocation": ((reconciliation, "still_owns", lambda *_: False),),
-    "takes offsets of any epoch": ((ConsumerGroup, "commit_refused", lambda *_: ErrorCode.NONE),),
+    "takes offsets of any epoch": (
+        (ConsumerGroup, "commit_refused", lambda *_, **__: ErrorCode.NONE),
+    ),
 }
 """Mutations of groups of the new protocol."""
 
