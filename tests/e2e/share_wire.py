@@ -195,6 +195,8 @@ class ShareMember:
     def acknowledge(self, *batches: Batch, partition: int = 0) -> ErrorCode:
         """The error for one partition, or of the whole request."""
         fields = {**self._session(), "topics": self._topics({partition: batches})}
+        if any(RENEW in batch[2:] for batch in batches):
+            fields["is_renew_ack"] = True
         answer = self._ask(ApiKey.SHARE_ACKNOWLEDGE, fields)
         if answer.error_code:
             return ErrorCode(answer.error_code)
