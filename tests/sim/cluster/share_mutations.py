@@ -43,8 +43,8 @@ def _nothing(*_: Any, **__: Any) -> None:
     """Replace an action with nothing."""
 
 
-async def _do_nothing(*_: Any) -> None:
-    """Replace an action that is awaited with nothing."""
+async def _keep_no_owner(_deletion: Any, target: Any, *_: Any) -> Any:
+    return target
 
 
 def _acquired_is_acknowledged(spans: Any, window: Any) -> Any:
@@ -183,7 +183,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (ShareStates, "initialize", _keep_deliveries),
     ),
     "deletes snapshots that are needed": ((LiveOffsets, "needed_from", lambda live: live.end),),
-    "deletes the owner with the old state": ((RecordDeletion, "keep_owner", _do_nothing),),
+    "deletes the owner with the old state": ((RecordDeletion, "keep_owner", _keep_no_owner),),
     "forgets updates": ((share_state.ShareState, "updated", lambda state, _: state),),
     "applies an acknowledgement twice": ((acknowledgement, "_refused", _acknowledged_twice),),
     "drops pending acknowledgements at a new leader": (

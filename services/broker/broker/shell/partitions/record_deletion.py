@@ -94,14 +94,15 @@ class RecordDeletion:
 
     async def keep_owner(
         self, target: DeletionTarget, requester: Requester, due: InstantMs
-    ) -> None:
+    ) -> DeletionTarget:
         """Write the OWNER record of a shard again before the one that is there may be deleted. A
         replica that is rebuilt from what is left would not know the owner, and would take appends
-        of earlier ones. Raises TidemarkError.
+        of earlier ones. Return the target, which ends before that record. Raises TidemarkError.
         """
         hosted, wanted = self._checked(target, requester)
+        target = target._replace(offset=wanted)
         if not target.owner_epoch or not hosted.is_internal or wanted <= hosted.log.log_start:
-            return
+            return target
         owner = OwnerRecord(target.owner_epoch)
         batch = build_owner(owner, timestamp=self._facts.clock.wall_ms())
         outcome = self._appender.append_internal(hosted, batch, control=owner)
@@ -113,6 +114,7 @@ class RecordDeletion:
             await self._parked.wait_committed(hosted, commit.end, wait_ms=wait_ms)
         if commit.is_lost or not commit.is_committed:
             raise TidemarkError(commit.failure(), "the owner of the shard was not written again")
+        return target
 
     def begin(self, target: DeletionTarget, requester: Requester) -> DeletionWait[HostedPartition]:
         """Delete records as ``delete``, and let followers fetch the new log start at once."""

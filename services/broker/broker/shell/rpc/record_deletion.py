@@ -18,8 +18,8 @@ async def delete_records(
 ) -> pb.DeleteRecordsResponse:
     """Delete the records of a partition below an offset, at every in-sync replica."""
     try:
-        target, due = _read(request), deletion.due(WAIT_MS)
-        await deletion.keep_owner(target, requester, due)
+        due = deletion.due(WAIT_MS)
+        target = await deletion.keep_owner(_read(request), requester, due)
         low_watermark = await deletion.replicated(deletion.begin(target, requester), due)
     except TidemarkError as refused:
         return pb.DeleteRecordsResponse(error_code=refused.code, error_message=refused.message)

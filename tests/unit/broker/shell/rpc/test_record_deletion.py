@@ -57,10 +57,13 @@ def owner_of_what_is_left(world: World) -> int:
 
 
 @pytest.mark.feature("E12")
-def test_a_replica_that_is_made_anew_knows_the_owner_whose_record_was_deleted() -> None:
+@pytest.mark.parametrize(("offset", "log_start"), [(3, 3), (-1, 4)])
+def test_a_replica_that_is_made_anew_knows_the_owner_whose_record_was_deleted(
+    offset: int, log_start: int
+) -> None:
     world = shard()
-    answer = deleted(world, 3, OWNER)
-    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.NONE, 3)
+    answer = deleted(world, offset, OWNER)
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.NONE, log_start)
     assert owner_of_what_is_left(world) == OWNER
 
 
