@@ -47,7 +47,7 @@ def _begin(
 ) -> Begun:
     target = DeletionTarget(topic.name, wanted.partition_index, wanted.offset)
     try:
-        return deletion.begin(target, context.requester)
+        return deletion.delete(target, context.requester)
     except TidemarkError as refused:
         return refused.code
 

@@ -61,13 +61,16 @@ class RecordDeletion:
         self._appender = appender
 
     def delete(self, target: DeletionTarget, requester: Requester) -> DeletionWait[HostedPartition]:
-        """Delete records at this leader, and return the wait for its followers. Raises
-        TidemarkError.
+        """Delete records at this leader, let its followers fetch the new log start at once, and
+        return the wait for them. Raises TidemarkError.
         """
         hosted, wanted = self._checked(target, requester)
         if wanted > hosted.partition.log_start:
             self._advance(hosted, wanted, requester)
-        return DeletionWait.of(hosted, wanted)
+        deletion = DeletionWait.of(hosted, wanted)
+        if not deletion.is_done:
+            self._parked.followers_look_again(hosted)
+        return deletion
 
     def _checked(
         self, target: DeletionTarget, requester: Requester
@@ -115,13 +118,6 @@ class RecordDeletion:
         if commit.is_lost or not commit.is_committed:
             raise TidemarkError(commit.failure(), "the owner of the shard was not written again")
         return target
-
-    def begin(self, target: DeletionTarget, requester: Requester) -> DeletionWait[HostedPartition]:
-        """Delete records as ``delete``, and let followers fetch the new log start at once."""
-        deletion = self.delete(target, requester)
-        if not deletion.is_done:
-            self._parked.followers_look_again(deletion.hosted)
-        return deletion
 
     def due(self, timeout_ms: int) -> InstantMs:
         """Return when a request that arrives now waits no longer."""

@@ -20,7 +20,7 @@ async def delete_records(
     try:
         due = deletion.due(WAIT_MS)
         target = await deletion.keep_owner(_read(request), requester, due)
-        low_watermark = await deletion.replicated(deletion.begin(target, requester), due)
+        low_watermark = await deletion.replicated(deletion.delete(target, requester), due)
     except TidemarkError as refused:
         return pb.DeleteRecordsResponse(error_code=refused.code, error_message=refused.message)
     return pb.DeleteRecordsResponse(log_start_offset=low_watermark)
