@@ -4,6 +4,7 @@ relayed to the controller.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from tidemark.kafka.long_tail import Struct
@@ -65,31 +66,48 @@ async def alter(
     if not facts.authorizer.authorize(context.requester, Operation.ALTER_CONFIGS, CLUSTER):
         denied = QuotaResult(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.")
         return _written(request.entries, [denied] * len(request.entries))
-    answers: list[QuotaResult | None] = []
-    entries = []
-    for one in request.entries:
-        try:
-            entries.append(_alteration(one))
-        except TidemarkError as refused:
-            answers.append(QuotaResult(refused.code, refused.message))
-        else:
-            answers.append(None)
+    read = [_alteration(one) for one in request.entries]
+    wanted = _without_repeated(read)
+    entries = [one for one in wanted if isinstance(one, QuotaAlteration)]
     relayed = iter(
         await relay.quotas(caller_of(context), entries, validate_only=bool(request.validate_only))
     )
-    return _written(request.entries, [next(relayed) if one is None else one for one in answers])
+    results = [one if isinstance(one, QuotaResult) else next(relayed) for one in wanted]
+    return _written(request.entries, results)
 
 
-def _alteration(wire: Struct) -> QuotaAlteration:
-    """Return one entry; of several operations on a key the last one counts. Raises
-    INVALID_REQUEST for an entity that cannot be.
+def _alteration(wire: Struct) -> QuotaAlteration | QuotaResult:
+    """Return one entry, or INVALID_REQUEST for an entity that cannot be and for a key that is named
+    twice.
     """
-    last = {op.key: op for op in wire.ops}
+    times = Counter(op.key for op in wire.ops)
+    repeated = [key for key, count in times.items() if count > 1]
+    try:
+        entity = read_entity(_raw(wire))
+    except TidemarkError as refused:
+        return QuotaResult(refused.code, refused.message)
+    if repeated:
+        return QuotaResult(ErrorCode.INVALID_REQUEST, f"Duplicate quota key {repeated[0][:100]}")
     return QuotaAlteration(
-        read_entity(_raw(wire)),
-        {key: op.value for key, op in last.items() if not op.remove},
-        tuple(key for key, op in last.items() if op.remove),
+        entity,
+        {op.key: op.value for op in wire.ops if not op.remove},
+        tuple(op.key for op in wire.ops if op.remove),
     )
+
+
+def _without_repeated(
+    read: Sequence[QuotaAlteration | QuotaResult],
+) -> list[QuotaAlteration | QuotaResult]:
+    """Replace the entries of an entity that several name by INVALID_REQUEST. Kafka makes the change
+    of the first one, although its answer for the entity is this error.
+    """
+    times = Counter(one.entity for one in read if isinstance(one, QuotaAlteration))
+    return [
+        QuotaResult(ErrorCode.INVALID_REQUEST, "Each entity must appear at most once.")
+        if isinstance(one, QuotaAlteration) and times[one.entity] > 1
+        else one
+        for one in read
+    ]
 
 
 def _raw(wire: Struct) -> RawEntity:

@@ -43,7 +43,7 @@ def test_entries_are_relayed_without_those_of_impossible_entities(
     ask: Ask, controller: StubController
 ) -> None:
     controller.answers["AlterQuotas"] = altered(0, 42)
-    ops = (("a", 1.0, False), ("b", 2.0, True), ("a", 3.0, False))
+    ops = (("b", 2.0, True), ("a", 3.0, False))
     both = entry([("user", None), ("client-id", "app")], ("c", 4.0, False))
     assert alter(ask, entry(ALICE, *ops), entry([("group", "g")]), both) == [0, 42, 42]
     ((_, asked, _),) = controller.asked
@@ -52,6 +52,26 @@ def test_entries_are_relayed_without_those_of_impossible_entities(
         QuotaEntity(DEFAULT, "app"),
     ]
     assert (dict(asked.entries[0].values), list(asked.entries[0].removed)) == ({"a": 3.0}, ["b"])
+
+
+def test_a_key_that_an_entry_names_twice_is_refused(ask: Ask, controller: StubController) -> None:
+    controller.answers["AlterQuotas"] = altered(0)
+    twice = entry(ALICE, ("a", 1.0, False), ("a", 3.0, True))
+    other = entry([("user", "bob")], ("a", 1.0, False))
+    assert alter(ask, twice, other) == [ErrorCode.INVALID_REQUEST, 0]
+    ((_, asked, _),) = controller.asked
+    assert [read_entity(one.entity) for one in asked.entries] == [QuotaEntity("bob")]
+
+
+def test_an_entity_that_is_named_twice_is_refused_each_time(
+    ask: Ask, controller: StubController
+) -> None:
+    controller.answers["AlterQuotas"] = altered(0)
+    address = [entry([("ip", one)], ("a", 1.0, False)) for one in ("::1", "0::1")]
+    other = entry([("user", "bob")], ("a", 1.0, False))
+    assert alter(ask, address[0], other, address[1]) == [42, 0, 42]
+    ((_, asked, _),) = controller.asked
+    assert [read_entity(one.entity) for one in asked.entries] == [QuotaEntity("bob")]
 
 
 def test_a_validation_is_relayed_as_such_and_not_waited_for(
@@ -67,11 +87,11 @@ def test_without_a_controller_or_without_news_of_the_change_each_entry_is_an_err
     ask: Ask, controller: StubController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller_relay, "ALTER_CONFIGS_TIMEOUT_MS", 1)
-    one = entry(ALICE, ("a", 1.0, False))
+    one, other = (entry([("user", user)], ("a", 1.0, False)) for user in ("alice", "bob"))
     controller.answers["AlterQuotas"] = altered(0, position=NOT_SEEN)
     assert alter(ask, one) == [ErrorCode.REQUEST_TIMED_OUT]
     controller.answers["AlterQuotas"] = TidemarkError(ErrorCode.NOT_CONTROLLER, "none")
-    assert alter(ask, one, one) == [ErrorCode.NOT_CONTROLLER] * 2
+    assert alter(ask, one, other) == [ErrorCode.NOT_CONTROLLER] * 2
     controller.answers["AlterQuotas"] = pb.AlterQuotasResponse(error_code=31)
     assert alter(ask, one) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
 
