@@ -96,6 +96,16 @@ def test_deleted_and_added_partitions_count(ask: Ask, controller: StubController
     assert ask(ApiKey.CREATE_PARTITIONS, more, 2).throttle_time == 3_000
 
 
+def test_a_validation_costs_what_the_change_does(ask: Ask, controller: StubController) -> None:
+    """As in Kafka since KRaft: a validation tells whether the change would be accepted now."""
+    made = [pb.TopicResult(name="t", partition_count=13)]
+    controller.answers["CreateTopics"] = pb.CreateTopicsResponse(position=SEEN, topics=made)
+    topic = {"name": "t", "num_partitions": 13, "replication_factor": 1}
+    fields = {"topics": [topic], "validate_only": True}
+    assert codes(ask(ApiKey.CREATE_TOPICS, fields)) == [NONE]
+    assert codes(ask(ApiKey.CREATE_TOPICS, fields)) == [EXCEEDED]
+
+
 def test_what_the_controller_refuses_costs_nothing(ask: Ask, controller: StubController) -> None:
     exists = pb.TopicResult(name="orders", error_code=int(ErrorCode.TOPIC_ALREADY_EXISTS))
     controller.answers["CreateTopics"] = pb.CreateTopicsResponse(position=SEEN, topics=[exists])

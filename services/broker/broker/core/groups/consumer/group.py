@@ -407,7 +407,7 @@ class ConsumerGroup:
 
     def fetch_refused(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Return the error of an offset fetch with this member and epoch, or NONE. A fetch need not
-        name a member.
+        name a member: its id is null, or empty, where Kafka takes null alone.
         """
         if not member_id and epoch < 0:
             return ErrorCode.NONE

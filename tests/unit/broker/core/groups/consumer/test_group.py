@@ -401,6 +401,10 @@ def test_offsets_may_be_asked_for_without_a_name_or_in_the_current_epoch(world: 
     world.join("m", "a")
     refused = world.group.fetch_refused
     assert refused(None, -1) is ErrorCode.NONE
+    assert refused("", -1) is ErrorCode.NONE, "an empty id names nobody either"
+    assert refused(None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert refused("x", -1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert refused("m", -1) is ErrorCode.STALE_MEMBER_EPOCH
     assert refused("m", 1) is ErrorCode.NONE
     assert refused("m", 2) is ErrorCode.STALE_MEMBER_EPOCH
     assert refused("x", 1) is ErrorCode.UNKNOWN_MEMBER_ID
