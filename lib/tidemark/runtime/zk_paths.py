@@ -78,6 +78,8 @@ PERSISTENT_PARENTS: Final = (
 FORMAT: Final = 1
 """Znode format that this release writes, and the newest that it reads."""
 
+HOW_TO_MEND: Final = "see docs/operating/recover.md, a znode cannot be read"
+
 _CLUSTER_WIDE: Final = "default"
 
 
@@ -254,7 +256,7 @@ def decode(path: str, data: bytes) -> dict[str, Any]:
     try:
         content = json.loads(data)
     except ValueError:
-        raise UnknownZnodeFormatError(f"znode {path} does not hold JSON") from None
+        raise UnknownZnodeFormatError(f"znode {path} does not hold JSON; {HOW_TO_MEND}") from None
     found = content.get("format") if isinstance(content, dict) else None
     if not isinstance(found, int) or not 1 <= found <= FORMAT:
         raise UnknownZnodeFormatError(

@@ -22,6 +22,8 @@ from tidemark.runtime.zk_session import (
     ZkSession,
 )
 
+from controller.shell import znodes
+
 log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.2
@@ -143,7 +145,8 @@ class ZkElection:
             await self._session.create(zk_paths.CONTROLLER_EPOCH, first)
             return ControllerEpoch(0), 0
         content = zk_paths.decode(zk_paths.CONTROLLER_EPOCH, data)
-        return ControllerEpoch(content["controller_epoch"]), stat.version
+        with znodes.reading(zk_paths.CONTROLLER_EPOCH):
+            return ControllerEpoch(content["controller_epoch"]), stat.version
 
     async def watch(self, term: Term) -> None:
         """End the term when its session or its znode is gone, or when ZooKeeper cannot be reached
@@ -202,8 +205,9 @@ class ZkElection:
 
 def _read_active(data: bytes) -> ActiveController:
     content = zk_paths.decode(zk_paths.CONTROLLER, data)
-    return ActiveController(
-        ControllerId(content["controller_id"]),
-        ControllerEpoch(content["controller_epoch"]),
-        content["grpc_endpoint"],
-    )
+    with znodes.reading(zk_paths.CONTROLLER):
+        return ActiveController(
+            ControllerId(content["controller_id"]),
+            ControllerEpoch(content["controller_epoch"]),
+            content["grpc_endpoint"],
+        )

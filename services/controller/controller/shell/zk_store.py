@@ -7,8 +7,8 @@ deposed controller fail. A write may take several transactions; each can be repe
 import base64
 import logging
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from tidemark.model.ids import TopicId
 from tidemark.model.metadata import TopicImage
@@ -77,6 +77,7 @@ class Remove(NamedTuple):
 
 
 Step = Put | Remove
+Read = TypeVar("Read")
 
 
 class ZkStore:
@@ -98,50 +99,56 @@ class ZkStore:
         cluster = await self._load_cluster()
         topics = await self._load_topics()
         await self._remove_orphans({topic.topic_id for topic in topics})
-        brokers = await self._load_children(zk_paths.REGISTERED_BROKERS)
-        configs = await self._load_children(zk_paths.BROKER_CONFIGS)
-        group_configs = await self._load_children(zk_paths.GROUP_CONFIGS)
-        client_metrics = await self._load_children(zk_paths.CLIENT_METRICS)
-        acls = await self._load_children(zk_paths.ACLS)
-        users = await self._load_children(zk_paths.USERS)
-        quotas = await self._load_children(zk_paths.QUOTAS)
-        shards = {
-            kind: znodes.read_shards(kind, content)
-            for kind, content in await self._load_children(zk_paths.SHARDS)
-        }
+        brokers = await self._load_children(
+            zk_paths.REGISTERED_BROKERS, lambda _, content: znodes.read_broker(content)
+        )
+        acls = await self._load_children(
+            zk_paths.ACLS, lambda _, content: znodes.read_acls(content)
+        )
+        users = await self._load_children(
+            zk_paths.USERS,
+            lambda name, content: (zk_paths.user_of(name), znodes.read_user(content)),
+        )
+        quotas = await self._load_children(
+            zk_paths.QUOTAS, lambda _, content: znodes.read_quotas(content)
+        )
+        shards = await self._load_children(
+            zk_paths.SHARDS, lambda kind, content: (kind, znodes.read_shards(kind, content))
+        )
         producer_ids, constants = await self._read([zk_paths.PRODUCER_IDS, zk_paths.CONSTANTS])
+        with znodes.reading(zk_paths.PRODUCER_IDS):
+            next_producer_id = 0 if producer_ids is None else int(producer_ids["next"])
+        with znodes.reading(zk_paths.CLUSTER):
+            cluster_id, features = cluster["cluster_id"], dict(cluster.get("features", {}))
         return StoredCluster(
-            cluster_id=cluster["cluster_id"],
-            brokers=tuple(znodes.read_broker(content) for _, content in brokers),
+            cluster_id=cluster_id,
+            brokers=tuple(brokers),
             topics=tuple(topics),
-            broker_configs={
-                zk_paths.broker_of_configs(name): dict(content["configs"])
-                for name, content in configs
-            },
-            finalized_features=dict(cluster.get("features", {})),
-            next_producer_id=0 if producer_ids is None else int(producer_ids["next"]),
-            coordinators=tuple(one for registered, _ in shards.values() for one in registered),
-            shards={kind: owners for kind, (_, owners) in shards.items()},
-            group_configs={
-                zk_paths.group_of_configs(name): dict(content["configs"])
-                for name, content in group_configs
-            },
-            acls=dict(znodes.read_acls(content) for _, content in acls),
-            constants=None if constants is None else znodes.read_constants(constants),
-            users={zk_paths.user_of(name): znodes.read_user(content) for name, content in users},
+            broker_configs=await self._load_configs(
+                zk_paths.BROKER_CONFIGS, zk_paths.broker_of_configs
+            ),
+            finalized_features=features,
+            next_producer_id=next_producer_id,
+            coordinators=tuple(one for _, (registered, _) in shards for one in registered),
+            shards={kind: owners for kind, (_, owners) in shards},
+            group_configs=await self._load_configs(
+                zk_paths.GROUP_CONFIGS, zk_paths.group_of_configs
+            ),
+            acls=dict(acls),
+            constants=None if constants is None else _read_constants(constants),
+            users=dict(users),
             login_secret=await self._load_login_secret(),
-            quotas=dict(znodes.read_quotas(content) for _, content in quotas),
-            client_metrics={
-                zk_paths.subscription_of_client_metrics(name): dict(content["configs"])
-                for name, content in client_metrics
-            },
+            quotas=dict(quotas),
+            client_metrics=await self._load_configs(
+                zk_paths.CLIENT_METRICS, zk_paths.subscription_of_client_metrics
+            ),
         )
 
     async def write_constants(self, constants: Constants) -> None:
         """Write the values that all processes share. Raises as ``write``."""
         await self._write_chunk([Put(zk_paths.CONSTANTS, znodes.write_constants(constants))])
 
-    async def _load_cluster(self) -> dict[str, Any]:
+    async def _load_cluster(self) -> znodes.Content:
         (cluster,) = await self._read([zk_paths.CLUSTER])
         if cluster is not None:
             return cluster
@@ -156,36 +163,48 @@ class ZkStore:
         if content is None:
             content = {"secret": secrets.token_hex(32)}
             await self._write_chunk([Put(zk_paths.LOGIN_SECRET, zk_paths.encode(content))])
-        return bytes.fromhex(content["secret"])
+        with znodes.reading(zk_paths.LOGIN_SECRET):
+            return bytes.fromhex(content["secret"])
 
     async def _load_topics(self) -> list[TopicImage]:
-        named = await self._load_children(zk_paths.TOPICS)
-        paths = [
-            zk_paths.partition(znodes.topic_id_of(content), number)
-            for _, content in named
-            for number in range(len(content["replicas"]))
-        ]
-        states = iter(await self._read(paths))
+        named = await self._load_children(zk_paths.TOPICS, _read_partition_paths)
+        states = iter(await self._read([path for _, _, paths in named for path in paths]))
         topics = []
-        for name, content in named:
-            topic_id = znodes.topic_id_of(content)
-            self._present.add(zk_paths.partitions_of(topic_id))
-            partitions = [next(states) for _ in content["replicas"]]
-            topics.append(znodes.read_topic(name, content, partitions))
+        for name, content, paths in named:
+            partitions = [next(states) for _ in paths]
+            with znodes.reading(zk_paths.topic(name)):
+                topics.append(znodes.read_topic(name, content, partitions))
+            self._present.add(zk_paths.partitions_of(topics[-1].topic_id))
         return topics
 
-    async def _load_children(self, parent: str) -> list[tuple[str, dict[str, Any]]]:
-        names, _ = await self._session.children(parent)
-        contents = await self._read([f"{parent}/{name}" for name in names])
-        return [
-            (name, content)
-            for name, content in zip(names, contents, strict=True)
-            if content is not None
-        ]
+    async def _load_configs(
+        self, parent: str, resource_of: Callable[[str], str]
+    ) -> dict[str, dict[str, str]]:
+        """Return configuration by the resource that the name of a znode stands for."""
+        return dict(
+            await self._load_children(
+                parent, lambda name, content: (resource_of(name), dict(content["configs"]))
+            )
+        )
 
-    async def _read(self, paths: Sequence[str]) -> list[dict[str, Any] | None]:
+    async def _load_children(
+        self, parent: str, read: Callable[[str, znodes.Content], Read]
+    ) -> list[Read]:
+        """Return what ``read`` makes of the name and content of each child. Raises
+        DamagedStoreError.
+        """
+        names, _ = await self._session.children(parent)
+        paths = [f"{parent}/{name}" for name in names]
+        found = []
+        for name, path, content in zip(names, paths, await self._read(paths), strict=True):
+            if content is not None:
+                with znodes.reading(path):
+                    found.append(read(name, content))
+        return found
+
+    async def _read(self, paths: Sequence[str]) -> list[znodes.Content | None]:
         """Return decoded contents; None for a missing znode. Raises UnknownZnodeFormatError."""
-        contents: list[dict[str, Any] | None] = []
+        contents: list[znodes.Content | None] = []
         for path, data in zip(paths, await self._session.get_many(paths), strict=True):
             if data is None:
                 contents.append(None)
@@ -394,7 +413,20 @@ async def load_constants(session: ZkSession) -> Constants | None:
         data, _ = await session.get(zk_paths.CONSTANTS)
     except NoNodeError:
         return None
-    return znodes.read_constants(zk_paths.decode(zk_paths.CONSTANTS, data))
+    return _read_constants(zk_paths.decode(zk_paths.CONSTANTS, data))
+
+
+def _read_constants(content: znodes.Content) -> Constants:
+    with znodes.reading(zk_paths.CONSTANTS):
+        return znodes.read_constants(content)
+
+
+def _read_partition_paths(
+    name: str, content: znodes.Content
+) -> tuple[str, znodes.Content, list[str]]:
+    """Return name and content of a topic, and the znodes of its partitions."""
+    topic_id = znodes.topic_id_of(content)
+    return name, content, [zk_paths.partition(topic_id, n) for n in range(len(content["replicas"]))]
 
 
 def _configs_step(op: PutBrokerConfigs | PutGroupConfigs | PutClientMetrics) -> Step:

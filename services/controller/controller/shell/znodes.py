@@ -1,6 +1,7 @@
 """Contents of the controller's znodes: model to compact JSON and back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tidemark.model.acls import AclEntry, PatternType, Permission, ResourcePattern
@@ -33,9 +34,25 @@ Content = dict[str, Any]
 
 
 class DamagedStoreError(Exception):
-    """The znodes are inconsistent, as no controller leaves them."""
+    """The znodes are inconsistent, as no controller leaves them. A controller does not lead then:
+    without the znode a topic, a refusal or a limit could be lost.
+    """
 
     exit_code = ExitCode.DATA
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Raise DamagedStoreError, with the path, where a content lacks something or has other types.
+    The path of an inner block counts.
+    """
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise DamagedStoreError(
+            f"znode {path} has a content that no controller writes"
+            f" ({type(error).__name__}: {error}); {zk_paths.HOW_TO_MEND}"
+        ) from error
 
 
 def write_broker(broker: BrokerImage) -> bytes:
@@ -138,20 +155,17 @@ def write_user(credentials: UserCredentials) -> bytes:
 
 
 def read_user(content: Content) -> UserCredentials:
-    """Inverse of ``write_user``. Raises DamagedStoreError."""
-    try:
-        return tuple(
-            ScramCredential(
-                MECHANISM_NAMES[one["mechanism"]],
-                int(one["iterations"]),
-                bytes.fromhex(one["salt"]),
-                bytes.fromhex(one["stored_key"]),
-                bytes.fromhex(one["server_key"]),
-            )
-            for one in content["credentials"]
+    """Inverse of ``write_user``."""
+    return tuple(
+        ScramCredential(
+            MECHANISM_NAMES[one["mechanism"]],
+            int(one["iterations"]),
+            bytes.fromhex(one["salt"]),
+            bytes.fromhex(one["stored_key"]),
+            bytes.fromhex(one["server_key"]),
         )
-    except (KeyError, TypeError, ValueError):
-        raise DamagedStoreError("a znode of /users has a credential that cannot be read") from None
+        for one in content["credentials"]
+    )
 
 
 def write_shards(coordinators: Sequence[CoordinatorImage], owners: Sequence[ShardOwner]) -> bytes:
@@ -230,18 +244,20 @@ def topic_id_of(content: Content) -> TopicId:
 
 
 def read_topic(name: str, content: Content, partitions: Sequence[Content | None]) -> TopicImage:
-    """Decode a topic's znode and those of its partitions. Raises DamagedStoreError if one is
-    missing.
+    """Decode a topic's znode and those of its partitions. Raises DamagedStoreError if one of these
+    is missing or cannot be read.
     """
     topic_id = topic_id_of(content)
     read = []
     for number, (replicas, state) in enumerate(zip(content["replicas"], partitions, strict=True)):
+        path = zk_paths.partition(topic_id, number)
         if state is None:
             raise DamagedStoreError(
-                f"topic {name} has {len(partitions)} partitions, but there is no znode"
-                f" {zk_paths.partition(topic_id, number)}"
+                f"topic {name} has {len(partitions)} partitions, but there is no znode {path};"
+                f" {zk_paths.HOW_TO_MEND}"
             )
-        read.append(_read_partition(number, replicas, state))
+        with reading(path):
+            read.append(_read_partition(number, replicas, state))
     return TopicImage(name, topic_id, dict(content["configs"]), tuple(read))
 
 

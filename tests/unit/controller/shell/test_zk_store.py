@@ -5,7 +5,9 @@ from controller.core.cluster import (
     DropBroker,
     PutBroker,
     PutBrokerConfigs,
+    PutPartition,
     PutShards,
+    PutTopic,
     StoredCluster,
 )
 from controller.core.liveness import CoordinatorListing
@@ -20,6 +22,7 @@ from controller.shell.zk_store import (
     ZkStore,
     chunks,
 )
+from controller.shell.znodes import DamagedStoreError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sim.loop import SimLoop
@@ -28,7 +31,8 @@ from sim.zk_adapter import SimZkSession
 from tidemark.model.ids import ControllerId
 from tidemark.model.metadata import TXN, ShardOwner
 from tidemark.runtime import zk_paths
-from unit.controller.worlds import a_broker, a_coordinator
+from tidemark.runtime.exit_codes import ExitCode
+from unit.controller.worlds import a_broker, a_coordinator, a_topic
 
 PUTS = st.builds(
     Put, st.text("/a", min_size=1, max_size=9), st.integers(0, BYTES_MAX // 2).map(bytes)
@@ -123,6 +127,44 @@ def test_nothing_is_left_of_an_unregistered_broker() -> None:
         assert found.brokers == (kept,)
         assert set(found.broker_configs) == {"1"}
         assert (await session.children(zk_paths.ENDED_BROKERS))[0] == [ended[0].rsplit("/", 1)[1]]
+
+    run(use)
+
+
+ORDERS = a_topic("orders", (1, 2))
+DAMAGED: dict[str, dict[str, object]] = {
+    f"{zk_paths.REGISTERED_BROKERS}/1": {"broker_id": 1},
+    zk_paths.topic("orders"): {"topic_id": "zz", "replicas": [[1, 2]], "configs": {}},
+    zk_paths.partition(ORDERS.topic_id, 0): {"replicas": [1, 2], "leader": 1},
+    f"{zk_paths.BROKER_CONFIGS}/1": {"configs": 5},
+    f"{zk_paths.GROUP_CONFIGS}/g": {},
+    f"{zk_paths.CLIENT_METRICS}/m": {},
+    f"{zk_paths.ACLS}/a": {"pattern": [2, "orders", 3], "entries": [["User:a"]]},
+    f"{zk_paths.USERS}/amy": {"credentials": [{"mechanism": "SCRAM-MD5"}]},
+    f"{zk_paths.QUOTAS}/q": {"entity": ["a", None, None, None], "values": {}},
+    zk_paths.shards(TXN): {"coordinators": [], "owners": [5]},
+    zk_paths.PRODUCER_IDS: {"next": "many"},
+    zk_paths.CONSTANTS: {},
+    zk_paths.CLUSTER: {},
+    zk_paths.LOGIN_SECRET: {"secret": "x"},
+}
+
+
+@pytest.mark.parametrize("path", DAMAGED)
+def test_a_znode_that_cannot_be_read_is_named(path: str) -> None:
+    async def use(session: SimZkSession) -> None:
+        store = await new_store(session)
+        await store.load()
+        partitions = [PutPartition(ORDERS.topic_id, one) for one in ORDERS.partitions]
+        await store.write([*partitions, PutTopic(ORDERS)])
+        data = zk_paths.encode(DAMAGED[path])
+        if await session.exists(path) is None:
+            await session.create(path, data)
+        else:
+            await session.set(path, data)
+        with pytest.raises(DamagedStoreError, match=f"^znode {path} .*recover.md") as damaged:
+            await load(store)
+        assert damaged.value.exit_code is ExitCode.DATA
 
     run(use)
 
