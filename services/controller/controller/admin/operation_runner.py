@@ -45,7 +45,7 @@ class OperationRunner:
                 found = await self._store.all(watch)
                 open_ones = [one for one in found if not one.is_finished]
                 for one in reversed(open_ones):
-                    await self._step(one.operation_id)
+                    await self._try_step(one.operation_id)
                 if not open_ones:
                     self._refusals.clear()
                     await self._store.prune(found)
@@ -70,6 +70,14 @@ class OperationRunner:
             return None
         self._changed.clear()
         return self._changed.set
+
+    async def _try_step(self, operation_id: str) -> None:
+        """Do the next step of one operation, if it can be read: it holds up no other."""
+        try:
+            await self._step(operation_id)
+        except AdminError as problem:
+            words = fields(operation=operation_id, reason=problem.message)
+            log.info("operation not continued", extra=words)
 
     async def _step(self, operation_id: str) -> None:
         """Do the next step of one operation, and write its progress."""

@@ -5,13 +5,16 @@
 """
 
 import json
+import logging
 import zlib
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 from tidemark.model.topics import TopicPartition
 from tidemark.plans.reassignment import Move
 from tidemark.runtime import zk_paths
+from tidemark.runtime.telemetry import fields
 from tidemark.runtime.zk_session import (
     BadVersionError,
     Create,
@@ -23,8 +26,12 @@ from tidemark.runtime.zk_session import (
     ZkSession,
 )
 
-from controller.admin.errors import AdminError, conflict, not_found, try_again
+from controller.admin.errors import INTERNAL, AdminError, conflict, not_found, try_again
 from controller.admin.operation_steps import Operation
+
+log = logging.getLogger(__name__)
+
+Content = TypeVar("Content")
 
 KEPT_MAX: Final = 200
 """Operations that are kept; the oldest finished ones are deleted beyond it."""
@@ -33,10 +40,13 @@ OPEN_MAX: Final = 20
 
 
 class OperationStore:
-    """Operations of the cluster. Every method raises AdminError if ZooKeeper cannot be reached."""
+    """Operations of the cluster. Every method raises AdminError if ZooKeeper cannot be reached, or
+    a znode cannot be read.
+    """
 
     def __init__(self, session: ZkSession) -> None:
         self._session = session
+        self._unreadable: set[str] = set()
 
     async def create(self, operation: Operation, moves: Sequence[Move]) -> bool:
         """Write a new operation; return False if there is one of its id already."""
@@ -61,11 +71,11 @@ class OperationStore:
             raise unknown_operation(operation_id) from None
         except ZkError as problem:
             raise _unreachable(problem) from None
-        return _decode(path, data), stat.version
+        return self._read(path, data, _decode), stat.version
 
     async def all(self, on_change: OnChange | None = None) -> list[Operation]:
-        """Return all operations, the latest first. ``on_change`` is called when one is created or
-        deleted.
+        """Return all operations that can be read, the latest first. ``on_change`` is called when
+        one is created or deleted.
         """
         try:
             await self._session.ensure_path(zk_paths.OPERATIONS)
@@ -74,22 +84,36 @@ class OperationStore:
             contents = await self._session.get_many(paths)
         except ZkError as problem:
             raise _unreachable(problem) from None
-        found = [
-            _decode(path, data)
-            for path, data in zip(paths, contents, strict=True)
-            if data is not None
-        ]
+        found = []
+        for path, data in zip(paths, contents, strict=True):
+            if data is not None:
+                with suppress(AdminError):  # others go on; it is logged
+                    found.append(self._read(path, data, _decode))
         return sorted(found, key=lambda one: (-one.created_ms, one.operation_id))
 
     async def moves(self, operation_id: str) -> list[Move]:
         """Return the moves of an operation. Raises AdminError."""
+        path = f"{zk_paths.operation(operation_id)}/moves"
         try:
-            data, _ = await self._session.get(f"{zk_paths.operation(operation_id)}/moves")
+            data, _ = await self._session.get(path)
         except NoNodeError:
             raise unknown_operation(operation_id) from None
         except ZkError as problem:
             raise _unreachable(problem) from None
-        return _unpack(data)
+        return self._read(path, data, _unpack)
+
+    def _read(self, path: str, data: bytes, decode: Callable[[str, bytes], Content]) -> Content:
+        """Return the content of a znode. Raises AdminError, and logs it once, for one that this
+        release did not write.
+        """
+        try:
+            return decode(path, data)
+        except (KeyError, TypeError, ValueError, zlib.error) as problem:
+            message = f"znode {path} cannot be read; {zk_paths.HOW_TO_MEND}"
+            if path not in self._unreadable:
+                self._unreadable.add(path)
+                log.error("%s", message, extra=fields(reason=str(problem)))
+            raise AdminError(500, INTERNAL, message) from problem
 
     async def update(self, operation: Operation, version: int) -> None:
         """Write an operation that was read at ``version``. Raises AdminError if it has changed."""
@@ -144,8 +168,8 @@ def _pack(moves: Sequence[Move]) -> bytes:
     return zlib.compress(json.dumps({"format": zk_paths.FORMAT, "moves": rows}).encode())
 
 
-def _unpack(data: bytes) -> list[Move]:
-    content = zk_paths.decode("moves of an operation", zlib.decompress(data))
+def _unpack(path: str, data: bytes) -> list[Move]:
+    content = zk_paths.decode(path, zlib.decompress(data))
     return [
         Move(TopicPartition(topic, number), tuple(before), tuple(after))
         for topic, number, before, after in content["moves"]
