@@ -47,8 +47,10 @@ class Client(NamedTuple):
 
     @property
     def user(self) -> str:
-        """Name of the user, without the type of the principal."""
-        return self.principal.partition(":")[2]
+        """Name of the user, without the type of the principal. The processes of the cluster keep
+        theirs: a client may have the rest of their name.
+        """
+        return PROCESS if self.principal == PROCESS else self.principal.partition(":")[2]
 
 
 class InForce(NamedTuple):

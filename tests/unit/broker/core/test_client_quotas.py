@@ -98,6 +98,20 @@ def test_the_processes_of_the_cluster_may_take_any_time() -> None:
     assert requests.record(ALICE, 5.0, NOW) == 1_000
 
 
+def test_the_processes_of_the_cluster_are_a_user_whose_name_no_client_has() -> None:
+    name = PROCESS.partition(":")[2]
+    of_client = {QuotaEntity(name): {CONSUMER_BYTE_RATE: 1_000.0}}
+    of_processes = {QuotaEntity(PROCESS): {CONSUMER_BYTE_RATE: 2_000.0}}
+    client, process = Client(f"User:{name}", ""), Client(PROCESS, "tidemark-controller")
+    fetch = limited(of_client).fetch
+    assert (fetch.largest(client), fetch.largest(process)) == (10_000, None)
+    fetch = limited(of_client | of_processes).fetch
+    assert (fetch.largest(client), fetch.largest(process)) == (10_000, 20_000)
+    fetch = limited({QuotaEntity(DEFAULT): {CONSUMER_BYTE_RATE: 1_000.0}}).fetch
+    assert fetch.record(process, 12_000, NOW) == 2_000
+    assert fetch.record(client, 10_000, NOW) == 0, "it has a rate of its own"
+
+
 def test_a_mutation_is_accepted_until_there_is_a_debt() -> None:
     quotas = Quotas()
     quotas.configure({QuotaEntity("alice"): {CONTROLLER_MUTATION_RATE: 1.0}})
