@@ -60,6 +60,11 @@ def families(
         "log directories fenced, or not opened",
         disks.offline_directories,
     )
+    yield GaugeMetricFamily(
+        "tidemark_log_directories_failed_before",
+        "log directories in use that had failed before this start",
+        disks.failed_before,
+    )
     lags = [
         hosted.log.log_end - hosted.move.future.log_end
         for hosted in table.by_name.values()

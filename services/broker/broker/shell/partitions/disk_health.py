@@ -35,6 +35,8 @@ class DiskHealth:
         """``failed_directories``: directories of log.dirs that did not open."""
         self.log_managers = tuple(log_managers)
         self.failed_directories = tuple(failed_directories)
+        self.failed_before = sum(one.distrusted is not None for one in self.log_managers)
+        """Number of directories that are in use although they had failed before this start."""
         self._hosted = hosted
         self._parked = parked
         self._counters = counters
