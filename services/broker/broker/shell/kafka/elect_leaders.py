@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
@@ -24,12 +25,13 @@ async def handle(
     """Return one result for each partition; for a request about all, only partitions whose leader
     is not the preferred one.
     """
+    named = request.topic_partitions
     if not facts.authorizer.authorize(context.requester, Operation.ALTER, CLUSTER):
-        return _failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return _failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed.", named)
     election_type = getattr(request, "election_type", PREFERRED) or PREFERRED
     if election_type not in (PREFERRED, UNCLEAN):
-        return _failed(ErrorCode.INVALID_REQUEST)
-    named = request.topic_partitions
+        words = f"Unknown election type {election_type}"
+        return _failed(ErrorCode.INVALID_REQUEST, words, named)
     message = pb.ElectLeadersRequest(
         caller=write_caller(caller_of(context)),
         election_type=election_type,
@@ -42,6 +44,8 @@ async def handle(
         timeout_ms=request.timeout,
     )
     relayed = await relay.partitions("ElectLeaders", message, request.timeout)
+    if relayed.error_code is not ErrorCode.NONE and not relayed.partitions:
+        return _failed(relayed.error_code, relayed.message, named)
     return {
         "error_code": int(relayed.error_code),
         "replica_election_results": [
@@ -61,5 +65,22 @@ async def handle(
     }
 
 
-def _failed(code: ErrorCode) -> dict[str, object]:
-    return {"error_code": int(code), "replica_election_results": []}
+def _failed(
+    code: ErrorCode, message: str | None, named: Sequence[Struct] | None
+) -> dict[str, object]:
+    """Return the answer to a request that failed as a whole. The partitions named have its error
+    too: version 0 has no other place for it.
+    """
+    return {
+        "error_code": int(code),
+        "replica_election_results": [
+            {
+                "topic": topic.topic,
+                "partition_result": [
+                    {"partition_id": partition, "error_code": int(code), "error_message": message}
+                    for partition in topic.partitions
+                ],
+            }
+            for topic in named or ()
+        ],
+    }
