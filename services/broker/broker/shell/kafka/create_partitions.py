@@ -39,7 +39,7 @@ async def handle(
         "CreatePartitions",
         mutations,
         lambda topic: _added(metadata, topic),
-        refuse=lambda topic: _refusal(facts, topic.name, context),
+        refuse=lambda topic: _refusal(facts, metadata, topic, context),
         read=lambda topic: _wider(metadata, topic),
         write=partial(
             write_create_partitions,
@@ -68,10 +68,25 @@ def _added(metadata: MetadataCache, topic: Struct) -> int:
     return max(0, topic.count - len(existing.partitions)) if existing is not None else 0
 
 
-def _refusal(facts: BrokerFacts, name: str, context: RequestContext) -> TopicResult | None:
+def _refusal(
+    facts: BrokerFacts, metadata: MetadataCache, topic: Struct, context: RequestContext
+) -> TopicResult | None:
+    """Return the error if this broker itself refuses the change; the controller checks everything
+    else.
+    """
+    name = topic.name
     if not facts.authorizer.authorize(context.requester, Operation.ALTER, topic_resource(name)):
         return TopicResult(
             name, NO_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
+        )
+    added = _added(metadata, topic)
+    if added and topic.assignments is not None and not topic.assignments:
+        # To the controller no assignments are a null list.
+        return TopicResult(
+            name,
+            NO_TOPIC_ID,
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {added} additional partition(s), but no assignments were specified.",
         )
     return None
 

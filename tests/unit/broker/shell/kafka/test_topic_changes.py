@@ -204,3 +204,18 @@ def test_replicas_of_added_partitions_are_numbered_behind_those_that_exist(
         (3, [1]),
         (4, [2]),
     ]
+
+
+def test_a_list_without_replicas_is_not_the_same_as_no_list(
+    ask: Ask, controller: StubController
+) -> None:
+    controller.answers["CreatePartitions"] = pb.CreatePartitionsResponse(
+        position=SEEN, topics=[pb.TopicResult(name="orders", topic_id=ID)]
+    )
+    more = {"name": "orders", "count": 5, "assignments": []}
+    (result,) = ask(ApiKey.CREATE_PARTITIONS, {"topics": [more]}).results
+    assert result.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert controller.asked == []
+    for other in ({"name": "orders", "count": 2}, {"name": "gone", "count": 2}):
+        ask(ApiKey.CREATE_PARTITIONS, {"topics": [{**other, "assignments": []}]})
+        assert controller.asked.pop(), "the controller has an error that comes before"
