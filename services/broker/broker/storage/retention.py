@@ -45,8 +45,10 @@ def _by_time(
     if retention_ms < 0:
         return 0
     count = 0
-    for one in segments:
-        newest = one.max_timestamp if one.max_timestamp > NO_TIMESTAMP else one.created_ms
+    for at, one in enumerate(segments):
+        newest = one.max_timestamp
+        if newest <= NO_TIMESTAMP:  # the last append counts: it was before the roll
+            newest = now_ms if one.active else segments[at + 1].created_ms
         if not one.size_bytes and one.active:
             break
         if one.end_offset > high_watermark or now_ms - newest <= retention_ms:

@@ -70,7 +70,7 @@ class SegmentView(NamedTuple):
     max_timestamp: int
     """Largest timestamp in ms; -1 if no batch has one."""
     created_ms: int
-    """Wall time at which this process first saw the segment; used if there are no timestamps."""
+    """Wall time at which this process first saw the segment: the one before was rolled by then."""
     active: bool
     unsynced: bool = False
     """True if records, or the indexes of a roll, are written and not synced."""
