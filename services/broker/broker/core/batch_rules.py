@@ -138,6 +138,17 @@ _TIMESTAMP: Final = Refusal(
     ErrorCode.INVALID_TIMESTAMP,
     "a timestamp is outside message.timestamp.before.max.ms and message.timestamp.after.max.ms",
 )
+UNTRUE_TIMESTAMP: Final = Refusal(
+    ErrorCode.INVALID_TIMESTAMP, "the batch's highest timestamp is before its first one"
+)
+"""Refusal of a batch that may come again once its highest timestamp is right. Kafka sets that of
+every batch; Sarama before 1.45.2 leaves it out.
+"""
+
+
+def has_untrue_timestamp(header: BatchHeader) -> bool:
+    """True if the highest timestamp cannot be that of the records. Retention would remove them."""
+    return header.max_timestamp < header.base_timestamp
 
 
 def count_refused(header: BatchHeader, size_bytes: int, limits: PartitionLimits) -> Refusal | None:
@@ -187,7 +198,7 @@ def timestamps_refused(header: BatchHeader, now_ms: int, limits: PartitionLimits
     for timestamp in (header.base_timestamp, header.max_timestamp):
         if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
             return _TIMESTAMP
-    return None
+    return UNTRUE_TIMESTAMP if has_untrue_timestamp(header) else None
 
 
 def replicated_refused(header: BatchHeader, size_bytes: int) -> Refusal | None:

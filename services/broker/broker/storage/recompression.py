@@ -35,6 +35,8 @@ from tidemark.codec.varint import INT32_MAX
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topic_configs import TopicConfig
 
+from broker.core.batch_rules import has_untrue_timestamp
+
 _LZ4_LEVEL_DEFAULT: Final = 9
 _GZIP_LEVEL_DEFAULT: Final = -1
 _INT64_END: Final = 1 << 63
@@ -70,7 +72,15 @@ class BatchRule(NamedTuple):
 
     def concerns(self, header: BatchHeader) -> bool:
         """True if a batch must go through ``apply_rule``."""
-        return self.keys_required or (self.codec is not None and self.codec != header.compression)
+        return (
+            self.keys_required
+            or (self.codec is not None and self.codec != header.compression)
+            or has_untrue_timestamp(header)
+        )
+
+
+AS_RECEIVED: Final = BatchRule(None, None, keys_required=False)
+"""Rule of a topic that stores batches as they came. It concerns those with an untrue timestamp."""
 
 
 class Refusal(NamedTuple):
@@ -133,6 +143,7 @@ def apply_rule(
     try:
         deltas = _check_records(unfolded, header, keys_required=rule.keys_required)
         earliest, max_timestamp = (header.base_timestamp + delta for delta in deltas)
+        max_timestamp = max(max_timestamp, header.base_timestamp)
         if header.is_log_append_time:
             earliest = max_timestamp = header.max_timestamp
         if not -_INT64_END <= earliest <= max_timestamp < _INT64_END:

@@ -1,5 +1,6 @@
 import pytest
 from broker.core.batch_rules import (
+    UNTRUE_TIMESTAMP,
     PartitionLimits,
     count_refused,
     structure_refused,
@@ -44,6 +45,8 @@ def test_a_time_too_far_ahead_is_refused_and_none_is_always_taken() -> None:
     assert refused.error_code is ErrorCode.INVALID_TIMESTAMP
     none = GOOD._replace(base_timestamp=-1, max_timestamp=-1)
     assert timestamps_refused(none, NOW, LIMITS) is None
+    untrue = GOOD._replace(base_timestamp=NOW, max_timestamp=-1)
+    assert timestamps_refused(untrue, NOW, LIMITS) is UNTRUE_TIMESTAMP
 
 
 PACKED = GOOD._replace(attributes=4)

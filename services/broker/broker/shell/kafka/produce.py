@@ -26,6 +26,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
 from tidemark.model.topics import INTERNAL_TOPICS
 
+from broker.core.batch_rules import UNTRUE_TIMESTAMP
 from broker.core.commit_wait import CommitWait
 from broker.core.produce_request import ANSWER, CLOSE, HOLD, PARK, Action, PendingProduce, Step
 from broker.core.txn_checks import NOT_ALLOWED, claims_transaction
@@ -37,6 +38,7 @@ from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
 from broker.shell.partitions.inspection import InspectedAppend, must_inspect
 from broker.shell.transactions.verified_append import VerifiedAppend, must_verify
 
+UNTRUE: Final = UNTRUE_TIMESTAMP.message
 ZSTD: Final = 4
 ZSTD_FROM: Final = 7
 HINTS_FROM: Final = 10
@@ -136,6 +138,8 @@ def _handle_repeated(
     produce = _Produce(parts, connection, header, request, [(topic, topic_id, results)])
     if outcome is None or isinstance(hosted, ErrorCode):
         produce.take_unusual(hosted, partition, records, results)
+    elif outcome.message is UNTRUE:
+        produce.correct(hosted, partition, records, results)
     else:
         produce.note(outcome, hosted, results, len(results))
         results.append(_result(outcome, partition))
@@ -181,6 +185,9 @@ def _handle_request(
             error_code, base_offset, _, append_ms, log_start, must_wait, message, _ = outcome
             if error_code or must_wait:
                 produce = produce or _Produce(parts, connection, header, request, topics)
+                if message is UNTRUE:
+                    produce.correct(hosted, partition, records, results)
+                    continue
                 produce.note(outcome, hosted, results, len(results))
             results.append(
                 # A NamedTuple's own constructor takes twice as long.
@@ -286,8 +293,26 @@ class _Produce:
         outcome = self._parts.appender.append_batch(
             hosted, records, self._request.acks, self._parts.facts.clock.wall_ms()
         )
+        if outcome.message is UNTRUE:
+            self.correct(hosted, partition, records, results)
+            return
         self.note(outcome, hosted, results, len(results))
         results.append(_result(outcome, partition))
+
+    def correct(
+        self,
+        hosted: HostedPartition,
+        partition: int,
+        records: memoryview,
+        results: list[ProducePartitionResult],
+    ) -> None:
+        """Append a batch that was UNTRUE again, once a worker has set its timestamp right."""
+        acks, lane = self._request.acks, self._connection
+        hosted.counters.failed_produces -= 1
+        results.append(ProducePartitionResult(partition, NO_ERROR))
+        inspection = self._parts.inspection
+        work = InspectedAppend(inspection, hosted, bytes(records), acks=acks, lane=lane)
+        self._run(work, hosted, results)
 
     def note(
         self,

@@ -1,5 +1,5 @@
 """Appends whose records must be inspected first: keys on compacted topics, ``compression.type``
-other than producer.
+other than producer, and headers with an untrue timestamp.
 
 Worker processes walk the records; the loop appends the result. Appends of one connection to one
 partition keep their order: each gets its turn when it is made, is inspected in parallel, and is
@@ -28,7 +28,7 @@ from broker.core.partition import Refusal
 from broker.shell.counters import BrokerCounters
 from broker.shell.partitions.appender import PartitionAppender
 from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
-from broker.storage.recompression import BatchRule, apply_rule
+from broker.storage.recompression import AS_RECEIVED, BatchRule, apply_rule
 from broker.storage.recompression import Refusal as RuleRefusal
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class InspectedAppend:
         """Return the outcome of the append."""
         hosted = self._hosted
         try:
-            stored = await self._inspect(hosted.rule)
+            stored = await self._inspect(hosted.rule or AS_RECEIVED)
             if self._before is not None:
                 await asyncio.shield(self._before)  # it is resolved by the append before
             if isinstance(stored, Refusal):
@@ -111,8 +111,8 @@ class InspectedAppend:
             if hosted.turns.get(self._lane) is self._over:
                 del hosted.turns[self._lane]
 
-    async def _inspect(self, rule: BatchRule | None) -> bytes | Refusal:
-        if rule is None or not must_be_walked(rule, self._batch):
+    async def _inspect(self, rule: BatchRule) -> bytes | Refusal:
+        if not must_be_walked(rule, self._batch):
             return self._batch
         refused = count_refused(
             read_header(self._batch), len(self._batch), self._hosted.partition.limits

@@ -10,6 +10,7 @@ from collections.abc import Hashable
 
 from tidemark.codec.record_batch import HEADER_BYTES, read_header
 
+from broker.core.batch_rules import has_untrue_timestamp
 from broker.core.partition import Refusal
 from broker.core.txn_checks import Ask, BatchCheck
 from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
@@ -71,7 +72,8 @@ class VerifiedAppend:
             refused = await self._verify()
             if refused is not None:
                 return inspection.appender.refused(hosted, refused)
-            if must_inspect(hosted, self._batch, self._lane):
+            untrue = has_untrue_timestamp(self._header)
+            if untrue or must_inspect(hosted, self._batch, self._lane):
                 return await InspectedAppend(
                     inspection,
                     hosted,
