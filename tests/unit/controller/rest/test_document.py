@@ -3,6 +3,7 @@
 import json
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -44,3 +45,21 @@ def test_the_shape_of_a_refusal_is_that_of_its_model() -> None:
     shape = application().openapi()["components"]["schemas"]["ErrorData"]
     assert shape["properties"].keys() == ErrorData.model_fields.keys()
     assert shape["required"] == ["error_code", "message"]
+
+
+DOCS = Path(__file__).parents[4] / "docs"
+NAMED = re.compile(r"(?:(GET|PUT|POST|DELETE|PATCH) )?(/v3(?:/[\w{}$:.-]+)+)")
+
+
+def without_names(path: str) -> str:
+    """A path with `{}` for each part that a caller fills in."""
+    return re.sub(r"\{[^}]*\}|\$\w+|(?<=/topics/)\w+", "{}", path).rstrip(".:")
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda path: path.stem)
+def test_every_path_of_rest_that_a_document_names_exists(page: Path) -> None:
+    known = {without_names(name.partition(" ")[2]) for name, _ in operations()}
+    methods = {tuple(without_names(name).split(" ")) for name, _ in operations()}
+    for method, path in NAMED.findall(page.read_text()):
+        assert without_names(path) in known
+        assert not method or (method.lower(), without_names(path)) in methods
