@@ -15,7 +15,14 @@ from controller.config import ControllerConfig
 from share_coordinator.config import ShareCoordinatorConfig
 from tidemark.cli.main import app
 from tidemark.model.topic_configs import TOPIC_CONFIG_KEYS
-from tidemark.runtime.service_config import ConfigError, ServiceConfig, config_keys, load
+from tidemark.runtime.exit_codes import ExitCode
+from tidemark.runtime.service_config import (
+    ConfigError,
+    ServiceConfig,
+    config_keys,
+    help_text,
+    load,
+)
 from tidy.proofs import ROOT
 from txn_coordinator.config import TxnCoordinatorConfig
 
@@ -264,6 +271,28 @@ def test_stated_defaults_are_found_and_read_in_the_unit_of_their_key() -> None:
         ("retention.ms", 604_800_000),
         ("offsets.retention.minutes", 10_080),
     ]
+
+
+# Exit codes
+
+
+def codes_in(text: str) -> list[int]:
+    """First numbers of the rows of run.md's table, or of the list of a help."""
+    return [int(code) for code in re.findall(r"^(?:\| | +)(\d+)(?: \| |  \w)", text, re.MULTILINE)]
+
+
+def test_the_page_and_the_help_have_the_exit_codes_of_services_and_no_others() -> None:
+    used = {
+        ExitCode[name]
+        for folder in ("services", "lib/tidemark/runtime")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.name != "exit_codes.py"
+        for name in re.findall(r"\bExitCode\.([A-Z_]+)", path.read_text())
+    }
+    page = (ROOT / "docs/operating/run.md").read_text().split("\n## Exit codes\n")[1]
+    shown = help_text(BrokerConfig, service="broker", env_prefix="OF_NO_PROGRAM_")
+    assert codes_in(page) == sorted(used)
+    assert codes_in(shown.split("\nexit codes:\n")[1]) == sorted(used)
 
 
 # Rooms

@@ -26,7 +26,8 @@ MEANING: Final[Mapping[ExitCode, str]] = {
     ExitCode.OK: "done; a service: stopped on request, everything drained and closed",
     ExitCode.FAILED: "a negative result: a topic exists already, a check failed",
     ExitCode.USAGE: "wrong arguments on the command line",
-    ExitCode.DATA: "input that cannot be read: a damaged file, a line without its separator",
+    ExitCode.DATA: "input that cannot be read: a damaged file, a line without its separator, a"
+    " znode of a newer release",
     ExitCode.NO_INPUT: "an input file that does not exist",
     ExitCode.UNAVAILABLE: "something is not available: no server answers, a port is taken",
     ExitCode.INTERNAL: "an internal error; the log has the traceback",
@@ -36,3 +37,14 @@ MEANING: Final[Mapping[ExitCode, str]] = {
     ExitCode.CONFIG: "an invalid configuration: an unknown key, a value out of range",
     ExitCode.INTERRUPTED: "interrupted from the keyboard",
 }
+
+OF_SERVICES: Final = (
+    ExitCode.OK,
+    ExitCode.DATA,
+    ExitCode.UNAVAILABLE,
+    ExitCode.INTERNAL,
+    ExitCode.IO,
+    ExitCode.TEMPORARY,
+    ExitCode.CONFIG,
+)
+"""Codes with which a service ends; the others are the command line's."""

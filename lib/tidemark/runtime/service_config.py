@@ -33,7 +33,7 @@ from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tidemark.runtime.build import build_text
-from tidemark.runtime.exit_codes import MEANING, ExitCode
+from tidemark.runtime.exit_codes import MEANING, OF_SERVICES, ExitCode
 
 Config = TypeVar("Config", bound="ServiceConfig")
 
@@ -310,7 +310,7 @@ def help_text(config_class: type[ServiceConfig], *, service: str, env_prefix: st
     lines += [
         "",
         "exit codes:",
-        *(f"  {int(code):>3}  {text}" for code, text in MEANING.items()),
+        *(f"  {int(code):>3}  {MEANING[code]}" for code in OF_SERVICES),
         "",
     ]
     return "\n".join(lines)

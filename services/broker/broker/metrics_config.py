@@ -47,7 +47,7 @@ class MetricsConfig(ServiceConfig):
         ge=0,
         le=1_000_000,
         description="maximum number of series of clients' metrics at /metrics; what is beyond is"
-        " counted in tidemark_client_metrics_dropped",
+        " counted in tidemark_client_metrics_dropped_total",
     )
     slow_request_ms: int = Field(
         500,

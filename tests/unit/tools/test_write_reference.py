@@ -69,6 +69,8 @@ def test_every_api_that_clients_may_ask_for_has_a_handler(pages: Pages) -> None:
 def test_every_metric_of_a_service_that_operators_read_of_is_measured(pages: Pages) -> None:
     texts = [path.read_text() for path in (ROOT / "docs/operating").glob("*.md")]
     found = {name for text in texts for name in re.findall(r"`((?:kafka|tidemark)_\w+)[`{]", text)}
+    helps = [key.doc for one in (BrokerConfig, ControllerConfig) for key in config_keys(one)]
+    found |= {name for text in helps for name in re.findall(r"\btidemark_\w+", text)}
     named = {name for name in found if not name.startswith("tidemark_spark")}
     assert len(named) > 30
     assert {name for name in named if f"`{name}`" not in pages["metrics"]()} == set()
