@@ -50,8 +50,8 @@ begins with ``User:``.
 """
 
 MEMBER: Final = Requester(PROCESS, "")
-"""Another process of the cluster, which may do everything. It does not authenticate yet: the
-listeners for other processes belong in a private network.
+"""Another process of the cluster, which may do everything. It is known by its certificate where
+mutual TLS is on; the listeners for processes belong in a private network where it is not.
 """
 
 
