@@ -261,6 +261,12 @@ def test_every_tidemark_command_in_a_document_exists(doc: Path) -> None:
     assert [one for text in quoted for one in unknown_commands(text)] == []
 
 
+def test_every_tidemark_command_in_an_alert_exists() -> None:
+    alerts = (ROOT / "monitoring/alerts.yaml").read_text()
+    assert len(re.findall(r"`tidemark ", alerts)) > 5
+    assert list(unknown_commands(alerts)) == []
+
+
 def test_every_tidemark_command_in_a_message_exists() -> None:
     groups = tuple(f"tidemark {name} " for name in command_line().commands)
     texts = {

@@ -46,7 +46,7 @@ def plan(
     ] = None,
     remove_broker: Annotated[
         list[int] | None,
-        typer.Option(help="Drain this broker, and move nothing else; may be repeated."),
+        typer.Option(help="Move all replicas of this broker away, and no others; may be repeated."),
     ] = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
