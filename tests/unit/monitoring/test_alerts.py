@@ -55,6 +55,13 @@ def test_every_metric_that_the_page_says_to_alert_on_has_a_rule() -> None:
     assert [name for name in named if not re.search(rf"\b{name}\b", rules)] == []
 
 
+@pytest.mark.parametrize("name", ["TidemarkTransactionHangs", "TidemarkStableOffsetBehind"])
+def test_an_alert_on_open_transactions_names_the_command_that_shows_them(name: str) -> None:
+    # `txn list --hanging` leaves out what a coordinator knows, and these may be known.
+    (rule,) = (rule for rule in alerts() if rule["alert"] == name)
+    assert "`tidemark txn holders`" in rule["annotations"]["action"]
+
+
 @needs_promtool
 @pytest.mark.feature("AD79")
 def test_the_rules_do_what_their_tests_say() -> None:
