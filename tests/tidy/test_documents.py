@@ -144,6 +144,13 @@ def test_options_and_missing_arguments_of_an_example_are_noticed() -> None:
         parse(["topic", "create"])
 
 
+def test_nobody_is_told_to_install_from_an_index_what_is_not_on_it() -> None:
+    # Nothing is released yet: pip would install whatever has the name.
+    sources = [path for name in ("lib", "services") for path in (ROOT / name).rglob("*.py")]
+    asked = re.compile(r"pip install ['\"]?tidemark")
+    assert [path.name for path in (*DOCS, *sources) if asked.search(path.read_text())] == []
+
+
 @of_each_document
 def test_every_make_of_an_example_is_a_target_with_its_variables(doc: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()

@@ -40,7 +40,7 @@ class ClientSpans:
             raise ClientConfigError(
                 ErrorCode.INVALID_CONFIG,
                 f"tracing_enable needs OpenTelemetry, which is not installed ({missing.name})",
-                hint="pip install 'tidemark[otel]'",
+                hint="pip install opentelemetry-sdk",
             ) from None
         self._tracer = trace.get_tracer("tidemark.client")
         self._attributes: dict[str, Any] = {

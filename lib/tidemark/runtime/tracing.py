@@ -48,7 +48,8 @@ def make_traces(service: str, *, file: str = "") -> Traces:
     except ImportError as missing:
         raise ServiceError(
             f"tracing.enable needs OpenTelemetry, which is not installed ({missing.name}):"
-            " pip install 'tidemark[otel]', or set tracing.enable to false",
+            " pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http, or set"
+            " tracing.enable to false",
             ExitCode.UNAVAILABLE,
         ) from None
     provider = TracerProvider(resource=Resource.create({"service.name": f"tidemark-{service}"}))

@@ -59,8 +59,9 @@ class MetricsConfig(ServiceConfig):
     tracing_enable: bool = Field(
         default=False,
         description="make a span of each request, with links to the traceparent headers of produced"
-        " records (batches up to 64 KiB are looked into, on the event loop); needs tidemark[otel];"
-        " OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_TRACES_SAMPLER set where spans go, and how many",
+        " records (batches up to 64 KiB are looked into, on the event loop); needs the packages of"
+        " OpenTelemetry; OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_TRACES_SAMPLER set where spans go,"
+        " and how many",
     )
     tracing_file: str = Field(
         "", description="file for spans as JSON lines, instead of an OTLP collector"

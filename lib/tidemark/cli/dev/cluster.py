@@ -325,7 +325,7 @@ class DevCluster:
             if importlib.util.find_spec(module_of(kind)) is None:
                 raise CommandError(
                     f"the {kind} service is not installed in {sys.prefix}",
-                    hint=f"pip install tidemark-{kind}, or run `make setup` in a checkout",
+                    hint="run `make setup` in a checkout",
                     code=ExitCode.UNAVAILABLE,
                 )
 

@@ -59,7 +59,7 @@ def failures(release: str, namespace: str) -> Iterator[None]:
     except ImportError as error:
         raise CommandError(
             f"the client of Kubernetes is not installed: {error}",
-            hint="pip install 'tidemark[k8s]'",
+            hint="pip install kubernetes",
             code=ExitCode.UNAVAILABLE,
         ) from None
 
