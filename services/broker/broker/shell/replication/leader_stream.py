@@ -8,7 +8,7 @@ socket that is awaited read by read is registered with the kernel and removed ag
 import asyncio
 import socket
 import ssl
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from tidemark.model.metadata import Endpoint
 from tidemark.runtime.tls import TlsError, TlsSettings, client_context
@@ -58,20 +58,10 @@ class LeaderStream(LeaderConnection, asyncio.BufferedProtocol):
         timeout_s: float,
     ) -> "LeaderStream":
         """Connect; with TLS if there is a ``context``. Raises OSError, TimeoutError."""
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.getaddrinfo(leader.host, leader.port, type=socket.SOCK_STREAM)
-        except UnicodeError:  # raised before the name is asked for
-            raise ConnectionError(f"it advertises {leader.host!r}, which is no host name") from None
-        family, kind, protocol, _, address = found[0]
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.settimeout(0)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-            async with asyncio.timeout(timeout_s):
-                await loop.sock_connect(sock, address)
-                _, stream = await loop.create_connection(
+        async with asyncio.timeout(timeout_s):
+            sock = await _connected(leader, timeout_s)
+            try:
+                _, stream = await asyncio.get_running_loop().create_connection(
                     lambda: cls(
                         sock,
                         is_plain=context is None,
@@ -82,9 +72,9 @@ class LeaderStream(LeaderConnection, asyncio.BufferedProtocol):
                     ssl=context,
                     server_hostname=leader.host if context is not None else None,
                 )
-        except BaseException:
-            sock.close()
-            raise
+            except BaseException:
+                sock.close()
+                raise
         return stream
 
     def close(self) -> None:
@@ -194,6 +184,38 @@ class LeaderStream(LeaderConnection, asyncio.BufferedProtocol):
                 self._transport.abort()
         if answer is not None and not answer.done():
             answer.set_exception(self._lost)
+
+
+async def _connected(leader: Endpoint, timeout_s: float) -> socket.socket:
+    """Return a socket that is connected to a leader. The addresses of its name are tried in turn,
+    as by Kafka's clients, each for its share of the time: one of them may be of a family that no
+    route leads to. Raises OSError, TimeoutError.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(leader.host, leader.port, type=socket.SOCK_STREAM)
+    except UnicodeError:  # raised before the name is asked for
+        raise ConnectionError(f"it advertises {leader.host!r}, which is no host name") from None
+    failure: OSError = ConnectionError(f"{leader.host} has no address")
+    for family, kind, protocol, _, address in found:
+        try:
+            async with asyncio.timeout(timeout_s / len(found)):
+                return await _connected_at(socket.socket(family, kind, protocol), address)
+        except OSError as failed:
+            failure = failed
+    raise failure
+
+
+async def _connected_at(sock: socket.socket, address: tuple[Any, ...]) -> socket.socket:
+    try:
+        sock.settimeout(0)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def connect_with(tls: TlsSettings | None) -> Connect:

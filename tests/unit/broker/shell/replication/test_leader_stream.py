@@ -1,11 +1,14 @@
 """LeaderStream over real sockets: answers of every size, and leaders that answer wrongly or not."""
 
 import asyncio
+import socket
 import ssl
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
+import uvloop
 from broker.shell.replication.leader_connection import FETCH_VERSION, LeaderConnection
 from broker.shell.replication.leader_stream import (
     BUFFER_BYTES_FIRST,
@@ -255,4 +258,62 @@ def test_a_name_that_no_host_can_have_is_an_error_of_the_connection(host: str) -
             )
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main())
+
+
+Place = tuple[int, int, int, str, tuple[str, int]]
+"""Address of a name: family, type, protocol, canonical name, host and port."""
+
+
+class LoopOfPlaces(uvloop.Loop):
+    """Loop for which the name "leader" has these addresses."""
+
+    places: Sequence[Place] = ()
+
+    async def getaddrinfo(self, host: Any, *args: Any, **options: Any) -> Any:
+        if host == "leader":
+            return list(self.places)
+        return await super().getaddrinfo(host, *args, **options)
+
+
+def at(port: int, family: int = socket.AF_INET) -> Place:
+    return family, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)
+
+
+async def open_at(*places: Place) -> LeaderStream:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, LoopOfPlaces)
+    loop.places = places
+    return await LeaderStream.open(
+        Endpoint("INTERNAL", "leader", 1, PLAINTEXT),
+        client_id="test",
+        answer_bytes_max=ANSWER_BYTES_MAX,
+        timeout_s=PATIENCE_S,
+    )
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, 9_999], ids=["refused", "no such family"])
+def test_the_next_address_of_a_name_is_tried(family: int) -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as leader, socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            wrong = at(silent.getsockname()[1], family)
+            async with patience():
+                connection = await open_at(wrong, at(leader.getsockname()[1]))
+            connection.close()
+
+    with asyncio.Runner(loop_factory=LoopOfPlaces) as runner:
+        runner.run(main())
+
+
+def test_a_name_without_an_address_that_answers_is_an_error_of_the_connection() -> None:
+    async def main() -> None:
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            port = silent.getsockname()[1]
+            for places in ((at(port), at(port)), ()):
+                with pytest.raises(OSError, match=r"Connect call failed|no address"):
+                    await open_at(*places)
+
+    with asyncio.Runner(loop_factory=LoopOfPlaces) as runner:
         runner.run(main())
