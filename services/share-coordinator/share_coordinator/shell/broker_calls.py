@@ -20,6 +20,7 @@ from tidemark.model.topics import CONSUMER_OFFSETS, TopicPartition
 from tidemark.runtime.channel_pool import CallFailedError, ChannelPool, call_failures
 from tidemark.runtime.coordinator_client import CoordinatorClient
 from tidemark.runtime.metadata_cache import MetadataCache
+from tidemark.runtime.task_parent import TaskParent
 from tidemark.runtime.telemetry import fields
 from tidemark_wire.v1 import share_pb2_grpc
 
@@ -100,22 +101,15 @@ class BrokerCalls:
         self._dice = dice
         self._releases: dict[str, asyncio.Task[None]] = {}
         self._notice_count = 0
-        self._tasks: asyncio.TaskGroup | None = None
+        self._tasks = TaskParent()
 
     async def run(self) -> None:
         """Make calls until cancelled."""
-        async with asyncio.TaskGroup() as self._tasks:
-            try:
-                await asyncio.get_running_loop().create_future()
-            finally:
-                self._tasks = None  # the task group takes no tasks from here on
+        await self._tasks.run()
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None] | None:
         """Start work that ends with ``run``; None if it has ended."""
-        if self._tasks is None:
-            work.close()
-            return None
-        return self._tasks.create_task(work, name=name)
+        return self._tasks.start(work, name)
 
     # -- group ids
 

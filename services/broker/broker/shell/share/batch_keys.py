@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from tidemark.codec.records import RecordsError
 from tidemark.model.errors import ErrorCode
 from tidemark.runtime.clock import Clock
+from tidemark.runtime.task_parent import TaskParent
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.worker_pool import (
     JobTooLargeError,
@@ -52,15 +53,11 @@ class BatchKeys:
         """Called when more keys of a share-partition are known, or a batch could not be walked."""
         self._workers = workers
         self._clock = clock
-        self._tasks: asyncio.TaskGroup | None = None
+        self._jobs = TaskParent()
 
     async def run(self) -> None:
         """Hold the tasks of jobs until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as self._tasks:
-                await asyncio.get_running_loop().create_future()
-        finally:
-            self._tasks = None
+        await self._jobs.run()
 
     def cut(
         self, held: HeldShare, read: LogRead, places: list[LogSlice]
@@ -73,8 +70,8 @@ class BatchKeys:
         pairs = map(PlacedBatch, read.batches, places)
         missing = [one for one in pairs if one.batch.has_records and keys.known(one.batch) is None]
         for one in missing[:AHEAD_MAX]:
-            if self._tasks is not None and keys.begin(one.batch, now):
-                self._tasks.create_task(self._learn(held, one))
+            if self._jobs.is_running and keys.begin(one.batch, now):
+                self._jobs.start(self._learn(held, one))
         found = keys.cut(read)
         if found is None and missing and keys.has_failed(missing[0].batch):
             return ErrorCode.KAFKA_STORAGE_ERROR

@@ -19,6 +19,7 @@ from tidemark.runtime import failpoints
 from tidemark.runtime.append_call import AppendCall
 from tidemark.runtime.channel_pool import CallFailedError, ChannelPool
 from tidemark.runtime.metadata_cache import MetadataCache
+from tidemark.runtime.task_parent import TaskParent
 from tidemark.runtime.telemetry import fields
 from tidemark.runtime.worker_pool import (
     JobTooLargeError,
@@ -105,22 +106,19 @@ class LetterCopier:
         self._state = state
         self._reader = reader
         self._workers = workers
-        self._tasks: asyncio.TaskGroup | None = None
+        self._attempts = TaskParent()
 
     async def run(self) -> None:
-        """Hold the tasks until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as self._tasks:
-                await asyncio.get_running_loop().create_future()
-        finally:
-            self._tasks = None
+        """Hold the tasks of attempts until cancelled."""
+        await self._attempts.run()
 
     def start(self, held: HeldShare) -> None:
         """Begin the next attempt, which is due."""
-        attempt = held.letters.begin(self._facts.clock.now_ms()) if self._tasks else None
+        if not self._attempts.is_running:
+            return
+        attempt = held.letters.begin(self._facts.clock.now_ms())
         if attempt is not None:
-            assert self._tasks is not None, "begun while it runs"
-            self._tasks.create_task(self._perform(held, attempt))
+            self._attempts.start(self._perform(held, attempt))
 
     async def _perform(self, held: HeldShare, attempt: Attempt) -> None:
         """Perform an attempt; an internal error ends this attempt alone."""

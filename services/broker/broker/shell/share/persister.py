@@ -13,6 +13,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import Offset
 from tidemark.model.share_state import UNKNOWN_START, ReadState, StateRead, StateResult, WriteState
 from tidemark.runtime.clock import Clock
+from tidemark.runtime.task_parent import TaskParent
 from tidemark.runtime.telemetry import fields
 
 from broker.core.share.acknowledgement import Answer
@@ -58,26 +59,22 @@ class Persister:
         self._on_changed = on_changed
         self._on_written = on_written
         self._on_failed = on_failed
-        self._tasks: asyncio.TaskGroup | None = None
+        self._calls = TaskParent()
         self.writes = 0
         self.failed_writes = 0
 
     @property
     def is_running(self) -> bool:
         """True while calls may begin."""
-        return self._tasks is not None
+        return self._calls.is_running
 
     async def run(self) -> None:
         """Hold the tasks of calls until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as self._tasks:
-                await asyncio.get_running_loop().create_future()
-        finally:
-            self._tasks = None
+        await self._calls.run()
 
     def _start(self, call: Coroutine[Any, Any, None]) -> None:
-        assert self._tasks is not None, "calls begin while it runs"
-        self._tasks.create_task(call)
+        begun = self._calls.start(call)
+        assert begun is not None, "calls begin while it runs"
 
     async def _guarded(self, call: Callable[[], Awaitable[None]], of: Sequence[HeldShare]) -> None:
         """Run a call; an internal error costs its share-partitions alone."""

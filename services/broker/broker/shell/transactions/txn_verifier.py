@@ -15,6 +15,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import TopicId
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.coordinator_client import CoordinatorClient
+from tidemark.runtime.task_parent import TaskParent
 from tidemark_wire.v1 import txn_pb2
 
 from broker.core.partition import Refusal
@@ -83,15 +84,11 @@ class TxnVerifier:
         self._longest_ms, self._total_ms = retry_backoff_ms, retry_backoff_max_ms
         self._dice = dice
         self._asking: dict[_Key, _Asking] = {}
-        self._tasks: asyncio.TaskGroup | None = None
+        self._tasks = TaskParent()
 
     async def run(self) -> None:
         """Ask until cancelled."""
-        async with asyncio.TaskGroup() as self._tasks:
-            try:
-                await asyncio.get_running_loop().create_future()
-            finally:
-                self._tasks = None  # it starts no more tasks from here on
+        await self._tasks.run()
 
     async def ask(
         self,
@@ -107,14 +104,14 @@ class TxnVerifier:
         """Return None if the partition is part of the producer's open transaction.
         TRANSACTION_ABORTABLE is for clients that support it; others get INVALID_TXN_STATE.
         """
-        if self._tasks is None:
+        if not self._tasks.is_running:
             return Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "the broker is stopping")
         key = _Key(transactional_id, producer_id, producer_epoch, transactions_v2, abortable_known)
         answered: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         asking = self._asking.get(key)
         if asking is None:
             asking = self._asking[key] = _Asking()
-            self._tasks.create_task(self._ask_all(key, asking), name="txn-verifier")
+            self._tasks.start(self._ask_all(key, asking), "txn-verifier")
         asking.waiting.setdefault(_Question(partition, topic_id), []).append(answered)
         return _refusal(await answered, transactional_id)
 
