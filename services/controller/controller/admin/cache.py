@@ -116,7 +116,7 @@ class AgedCache(Generic[Key, Value]):
             del self._entries[oldest]
 
     def forget(self, key: Key) -> None:
-        """Forget the answer for ``key``: a change has made it untrue."""
-        entry = self._entries.get(key)
-        if entry is not None and entry.fetch is None:
-            del self._entries[key]
+        """Forget the answer for ``key``, which a change has made untrue; also one that is being
+        fetched, as it may be from before the change.
+        """
+        self._entries.pop(key, None)

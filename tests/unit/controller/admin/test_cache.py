@@ -103,3 +103,23 @@ def test_a_bug_of_one_answer_does_not_end_the_others() -> None:
         assert await cache.get("b2", answering("x", []), wait_ms=60_000) == Aged("x", 0)
 
     asyncio.run(in_cache(use))
+
+
+def test_an_answer_that_was_under_way_at_a_change_is_forgotten_too() -> None:
+    async def use(cache: AgedCache[str, str], _: ManualClock) -> None:
+        asked, may_answer = asyncio.Event(), asyncio.Event()
+
+        async def before_the_change() -> str:
+            asked.set()
+            await may_answer.wait()
+            return "old"
+
+        async with asyncio.TaskGroup() as tasks:
+            early = tasks.create_task(cache.get("b1", before_the_change, wait_ms=60_000))
+            await asked.wait()
+            cache.forget("b1")
+            may_answer.set()
+        assert early.result() == Aged("old", 0)
+        assert await cache.get("b1", answering("new", []), wait_ms=60_000) == Aged("new", 0)
+
+    asyncio.run(in_cache(use))
