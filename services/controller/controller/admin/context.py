@@ -44,9 +44,10 @@ class AdminLimits:
 
     page_wait_ms: int = 1_000
     """Time for which a page waits for brokers; figures that are later are missing from it."""
-    page_items_max: int = 1_000
     calls_max: int = 64
     streams_max: int = 64
+    message_clients_max: int = 8
+    """Clients that read or write messages at a time, of all callers."""
 
 
 @dataclass(slots=True)
@@ -68,6 +69,8 @@ class Shared:
     idempotency: IdempotencyStore
     gates: GateMetrics
     access: AccessRules
+    message_clients: asyncio.Semaphore
+    """Held for each client that reads or writes messages."""
     streams: int = 0
     """Event streams that are open."""
 

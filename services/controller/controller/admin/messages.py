@@ -23,8 +23,6 @@ from controller.admin.errors import AdminError, bad_value, from_cluster
 from controller.admin.records import Fetched, Search, StoredRecord, read_fetched
 
 LIMIT_MAX: Final = 1_000
-_READERS_MAX: Final = 8
-"""Reads at a time, of all callers."""
 _FETCH_BYTES: Final = MIB
 _SCAN_BYTES_MAX: Final = 8 * MIB
 """Bytes of one partition that one read looks through."""
@@ -33,7 +31,6 @@ _SEARCHED_MAX: Final = 10_000
 _PARTITIONS_AT_ONCE: Final = 16
 
 SeekKind = Literal["latest", "earliest", "offset", "timestamp", "positions"]
-_readers: Final = asyncio.Semaphore(_READERS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +142,7 @@ async def read(ctx: AdminContext, topic: str, query: MessagesQuery) -> Messages:
         **ctx.brokers.kafka_security,
     )
     slots = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
-    async with _readers, _Reader(ctx.brokers.bootstrap(), config) as reader:
+    async with ctx.shared.message_clients, _Reader(ctx.brokers.bootstrap(), config) as reader:
 
         async def one(part: _Part) -> None:
             async with slots:
@@ -304,7 +301,7 @@ async def produce(ctx: AdminContext, topic: str, record: NewRecord) -> tuple[int
         raise bad_value(f"{topic} is written by brokers and coordinators only", field="topic_name")
     try:
         async with (
-            _readers,
+            ctx.shared.message_clients,
             Producer(
                 ctx.brokers.bootstrap(),
                 client_id=CLIENT_ID,

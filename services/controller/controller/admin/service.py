@@ -88,14 +88,15 @@ class AdminService:
             channels=ChannelPool(self._tls),
             grpc_security=config.grpc_client_security(),
         )
+        limits = AdminLimits(
+            page_wait_ms=config.rest_page_wait_ms, streams_max=config.rest_streams_max
+        )
         self._shared = Shared(
             node=self._node,
             image=self._image,
             brokers=brokers,
             clock=self._clock,
-            limits=AdminLimits(
-                page_wait_ms=config.rest_page_wait_ms, streams_max=config.rest_streams_max
-            ),
+            limits=limits,
             answers=AgedCache(self._tasks, self._clock, fresh_ms=config.rest_cache_ms),
             totals=AgedCache(
                 self._tasks,
@@ -109,6 +110,7 @@ class AdminService:
             idempotency=IdempotencyStore(self._session, self._clock),
             gates=self._gates,
             access=AccessRules(config.acl_policy, config.roles, lambda: self._image().acls),
+            message_clients=asyncio.Semaphore(limits.message_clients_max),
         )
         runner = OperationRunner(self._shared)
         self._running = [
