@@ -38,7 +38,6 @@ CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
 _HEADER: Final = struct.Struct(">qiiBIhiqqqhii")
-_OFFSET_LENGTH_EPOCH: Final = struct.Struct(">qii")
 _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
 _LENGTH: Final = struct.Struct(">i")

@@ -44,7 +44,6 @@ _DIVERGING: Final = struct.Struct(">iq")
 # size of the records.
 _COMPACT_HEAD: Final = struct.Struct(">ihqqqBi")
 _PLAIN_HEAD: Final = struct.Struct(">ihqqqiii")
-_ID_AND_COUNT_MAX: Final = 126
 
 
 class FetchPartitionResult(NamedTuple):

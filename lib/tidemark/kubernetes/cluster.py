@@ -14,7 +14,7 @@ from tidemark.kubernetes.reading import (
     read_volume,
 )
 from tidemark.model.ids import WallMs
-from tidemark.plans.kubernetes.release import Claim, Pod, Release, Volume
+from tidemark.plans.kubernetes.release import Pod, Release, Volume
 from tidemark.plans.kubernetes.replacement import DeleteClaim, DeletePod, RetainVolume, Step
 
 _PAGE: Final = 500
@@ -144,8 +144,3 @@ class ReleaseOnKubernetes:
 
     def _path(self, group: str, what: str) -> str:
         return f"{group}/namespaces/{quote(self.namespace)}/{what}"
-
-
-def claims_of(release: Release, pod: Pod) -> list[Claim]:
-    """Return the claims of a pod that are there."""
-    return [release.claims[name] for name in pod.claims if name in release.claims]

@@ -17,7 +17,6 @@ from tidemark.codec.varint import INT64_MAX
 from tidemark.runtime.exit_codes import ExitCode
 
 FIELDS: Final = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers")
-DEFAULT_FORMAT: Final = "{value}"
 Printer = Callable[[ConsumerRecord], bytes]
 """Function from a record to the bytes that are printed for it."""
 _ESCAPES: Final = {"\\t": "\t", "\\n": "\n", "\\0": "\0", "\\\\": "\\"}

@@ -58,8 +58,6 @@ class Coordinator:
         kind: CoordinatorKind = CoordinatorKind.GROUP,
     ) -> None:
         self.key = key
-        self.found_count = 0
-        """Number of lookups that found a coordinator."""
         self._source = source
         self._clock = clock
         self._kind = kind
@@ -136,7 +134,6 @@ class Coordinator:
     async def _find(self, transport: KafkaTransport) -> Address:
         async with self._finding:
             if self._address is None:
-                self.found_count += 1
                 self._address = await transport.ask_any(
                     lambda connection: self._find_at(transport, connection)
                 )

@@ -21,8 +21,6 @@ from controller.admin.models import Model, PartitionName
 from controller.admin.per_image import PerImage, sorted_names
 from controller.core.unregistration import check_unregistration
 
-NODES_AT_ONCE_MAX = 1_024
-
 
 class ListenerView(Model):
     """Advertised address of one listener."""

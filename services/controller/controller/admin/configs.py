@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import Field
 from tidemark.client.admin import requests as admin_requests
@@ -20,7 +20,6 @@ from controller.admin.errors import AdminError, from_cluster, not_found
 from controller.admin.models import Model
 
 CLUSTER_WIDE: Final = ""
-ResourceKind = Literal["topic", "broker", "group"]
 RESOURCES_PER_CALL_MAX: Final = 25
 """More in one answer would hold up the event loops of the broker and of the controller."""
 _VIEWS_KEPT: Final = 4_096

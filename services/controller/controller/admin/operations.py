@@ -23,7 +23,6 @@ from controller.admin.operation_store import OPEN_MAX
 from controller.admin.reassignments import PlanRequest, PlanView, WantedReplicas
 
 _ID_CHARS: Final = 24
-_OPERATION_MS_MAX: Final = 2**53
 
 
 async def list_operations(ctx: AdminContext) -> list[Operation]:

@@ -11,8 +11,6 @@ from tidemark.client.admin.types import AlterConfig, ConfigResource, NewTopic
 from tidemark.model.authorization import (
     CLUSTER,
     Operation,
-    Resource,
-    group_resource,
     topic_resource,
 )
 from tidemark.model.metadata import ClusterImage
@@ -258,19 +256,6 @@ async def alter_cluster(
         _check(if_match, await configs.cluster_configs(ctx), changes)
     resource = ConfigResource("broker", configs.CLUSTER_WIDE)
     await _alter(ctx, resource, changes, validate_only=validate_only)
-
-
-async def alter_group(
-    ctx: AdminContext,
-    group_id: str,
-    changes: Sequence[ConfigChange],
-    *,
-    validate_only: bool = False,
-) -> None:
-    """Change settings of a group, all or none. The group need not exist. Raises AdminError."""
-    resource: Resource = group_resource(group_id)
-    ctx.require(Operation.ALTER_CONFIGS, resource)
-    await _alter(ctx, ConfigResource("group", group_id), changes, validate_only=validate_only)
 
 
 def _check(

@@ -66,7 +66,6 @@ class Subscription:
         self._must_beat = False
         self.broker_epoch = broker_epoch
         self.acknowledged = START_OF_FEED
-        self.snapshots_sent = 0
         self._updates_max = updates_max
         self._updates: deque[pb.MetadataUpdate] = deque()
         self._ready = asyncio.Event()
@@ -130,7 +129,6 @@ class Subscription:
                 return self._last
             if self._behind and (snapshot := feed.snapshot()) is not None:
                 self._behind = False
-                self.snapshots_sent += 1
                 return snapshot
             if self._updates:
                 return self._updates.popleft()

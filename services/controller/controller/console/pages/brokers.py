@@ -5,8 +5,7 @@ from typing import Final
 from starlette.responses import Response
 
 from controller.admin import brokers, configs
-from controller.admin.brokers import BrokerView, LogDirectories, ReplicaRow
-from controller.console.figures import percent
+from controller.admin.brokers import BrokerView, ReplicaRow
 from controller.console.pages.config_table import CONFIGS
 from controller.console.tables import Column, Table
 from controller.console.visit import NotFoundError, Visit
@@ -64,16 +63,6 @@ async def configuration(visit: Visit, broker_id: str) -> Response:
     broker = await brokers.get_broker(visit.admin, _number(broker_id))
     entries = await configs.broker_configs(visit.admin, broker.broker_id)
     return visit.page("broker_configs.html", broker=broker, configs=visit.table(CONFIGS, entries))
-
-
-def disk_used_percent(answer: LogDirectories) -> int | None:
-    """Return how full the fullest disk of a broker is; None if it is not known."""
-    known = [
-        percent(one.total_bytes - one.usable_bytes, one.total_bytes)
-        for one in answer.directories
-        if one.total_bytes and one.usable_bytes is not None
-    ]
-    return max(known, default=None)
 
 
 def _number(text: str) -> int:
