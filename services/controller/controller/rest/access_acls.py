@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import Field
 from tidemark.model.acls import AclBinding, AclFilter
 
@@ -22,14 +22,10 @@ from controller.rest.shapes import (
     Metadata,
     PageSize,
     Resource,
+    cluster_router,
 )
 
-router = APIRouter(
-    prefix="/v3/clusters/{cluster_id}",
-    tags=["Access"],
-    responses={**RESPONSES, **CHANGES},
-    route_class=IdempotentRoute,
-)
+router = cluster_router("Access", {**RESPONSES, **CHANGES}, route_class=IdempotentRoute)
 
 DryRun = Annotated[bool, Query(description="check and show, and change nothing")]
 ResourceName = Annotated[

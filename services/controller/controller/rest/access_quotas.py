@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import Field
 from tidemark.model.quotas import QuotaEntity
 
@@ -21,14 +21,10 @@ from controller.rest.shapes import (
     Metadata,
     PageSize,
     Resource,
+    cluster_router,
 )
 
-router = APIRouter(
-    prefix="/v3/clusters/{cluster_id}",
-    tags=["Access"],
-    responses={**RESPONSES, **CHANGES},
-    route_class=IdempotentRoute,
-)
+router = cluster_router("Access", {**RESPONSES, **CHANGES}, route_class=IdempotentRoute)
 
 DryRun = Annotated[bool, Query(description="check and show, and change nothing")]
 Part = Annotated[str | None, Query(max_length=admin.NAME_MAX, min_length=1)]

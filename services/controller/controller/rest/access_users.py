@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import Field, SecretStr
 
 from controller.admin import users as admin
@@ -21,11 +21,10 @@ from controller.rest.shapes import (
     Name,
     PageSize,
     Resource,
+    cluster_router,
 )
 
-router = APIRouter(
-    prefix="/v3/clusters/{cluster_id}", tags=["Access"], responses={**RESPONSES, **CHANGES}
-)
+router = cluster_router("Access", {**RESPONSES, **CHANGES})
 
 DryRun = Annotated[bool, Query(description="check, and change nothing")]
 UserName = Annotated[
@@ -95,13 +94,11 @@ async def get_user(ctx: Ctx, here: Here, user_name: UserName) -> UserData:
 @without_content(router.put, "/users/{user_name}", "setUserPassword")
 async def set_password(
     ctx: Ctx,
-    here: Here,
     user_name: UserName,
     new: NewPassword,
     dry_run: DryRun = False,  # noqa: FBT002
 ) -> Response:
     """Set the password of a user, who need not exist. Connections that are open stay open."""
-    del here
     await admin.set_password(
         ctx,
         user_name,
@@ -116,12 +113,10 @@ async def set_password(
 @without_content(router.delete, "/users/{user_name}", "deleteUser")
 async def delete_user(
     ctx: Ctx,
-    here: Here,
     user_name: UserName,
     dry_run: DryRun = False,  # noqa: FBT002
 ) -> Response:
     """Delete a user with all credentials. Connections that are open stay open."""
-    del here
     return await changed_or_checked(
         lambda: admin.delete(ctx, user_name),
         lambda: admin.check_delete(ctx, user_name),

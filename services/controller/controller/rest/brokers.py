@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
 from controller.admin import brokers as admin
@@ -21,11 +21,10 @@ from controller.rest.shapes import (
     PageSize,
     Relationship,
     Resource,
+    cluster_router,
 )
 
-router = APIRouter(
-    prefix="/v3/clusters/{cluster_id}", tags=["Brokers"], responses={**RESPONSES, **CHANGES}
-)
+router = cluster_router("Brokers", {**RESPONSES, **CHANGES})
 
 
 class BrokerData(admin.BrokerView, Resource):
@@ -95,12 +94,10 @@ async def get_broker(ctx: Ctx, here: Here, broker_id: BrokerIdPath) -> BrokerDat
 @without_content(router.delete, "/brokers/{broker_id}", "unregisterKafkaBroker")
 async def unregister(
     ctx: Ctx,
-    here: Here,
     broker_id: BrokerIdPath,
     dry_run: DryRun = False,  # noqa: FBT002
 ) -> Response:
     """Forget a broker that will not return: it is stopped, and has no replicas."""
-    del here
     return await changed_or_checked(
         lambda: admin.unregister(ctx, broker_id),
         lambda: admin.check_unregister(ctx, broker_id),

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from controller.admin import configs
@@ -12,13 +12,10 @@ from controller.admin.topic_changes import ConfigChange
 from controller.rest.changing import done, without_content
 from controller.rest.idempotent import IdempotencyKey, IdempotentRoute, IfMatch
 from controller.rest.problems import CHANGES, GUARDED, RESPONSES
-from controller.rest.shapes import BrokerIdPath, ConfigName, Ctx, Here, TopicName
+from controller.rest.shapes import BrokerIdPath, ConfigName, Ctx, TopicName, cluster_router
 
-router = APIRouter(
-    prefix="/v3/clusters/{cluster_id}",
-    tags=["Configuration"],
-    responses={**RESPONSES, **CHANGES, **GUARDED},
-    route_class=IdempotentRoute,
+router = cluster_router(
+    "Configuration", {**RESPONSES, **CHANGES, **GUARDED}, route_class=IdempotentRoute
 )
 
 DryRun = Annotated[bool, Query(description="check, and change nothing")]
@@ -51,7 +48,6 @@ def _delete(name: str) -> list[ConfigChange]:
 @without_content(router.post, "/topics/{topic_name}/configs:alter", "updateKafkaTopicConfigBatch")
 async def alter_topic_configs(
     ctx: Ctx,
-    here: Here,
     topic_name: TopicName,
     changes: ConfigChanges,
     dry_run: DryRun = False,  # noqa: FBT002
@@ -59,7 +55,6 @@ async def alter_topic_configs(
     _: IdempotencyKey = None,
 ) -> Response:
     """Change settings of a topic, all or none. If-Match has the ETag of the list."""
-    del here
     only = dry_run or changes.validate_only
     await admin.alter_topic(ctx, topic_name, changes.data, validate_only=only, if_match=if_match)
     return done()
@@ -68,7 +63,6 @@ async def alter_topic_configs(
 @without_content(router.put, "/topics/{topic_name}/configs/{name}", "updateKafkaTopicConfig")
 async def put_topic_config(
     ctx: Ctx,
-    here: Here,
     topic_name: TopicName,
     name: ConfigName,
     value: ConfigValue,
@@ -76,7 +70,6 @@ async def put_topic_config(
     if_match: IfMatch = None,
 ) -> Response:
     """Set one setting of a topic. If-Match has the ETag of the setting, or that of the list."""
-    del here
     await admin.alter_topic(
         ctx, topic_name, _set(name, value), validate_only=dry_run, if_match=if_match
     )
@@ -86,14 +79,12 @@ async def put_topic_config(
 @without_content(router.delete, "/topics/{topic_name}/configs/{name}", "deleteKafkaTopicConfig")
 async def delete_topic_config(
     ctx: Ctx,
-    here: Here,
     topic_name: TopicName,
     name: ConfigName,
     dry_run: DryRun = False,  # noqa: FBT002
     if_match: IfMatch = None,
 ) -> Response:
     """Restore the default of one setting of a topic."""
-    del here
     await configs.one_config(await configs.topic_configs(ctx, topic_name), name)
     await admin.alter_topic(
         ctx, topic_name, _delete(name), validate_only=dry_run, if_match=if_match
@@ -107,7 +98,6 @@ async def delete_topic_config(
 @without_content(router.post, "/brokers/{broker_id}/configs:alter", "updateKafkaBrokerConfigBatch")
 async def alter_broker_configs(
     ctx: Ctx,
-    here: Here,
     broker_id: BrokerIdPath,
     changes: ConfigChanges,
     dry_run: DryRun = False,  # noqa: FBT002
@@ -115,7 +105,6 @@ async def alter_broker_configs(
     _: IdempotencyKey = None,
 ) -> Response:
     """Change settings of one broker, all or none."""
-    del here
     only = dry_run or changes.validate_only
     await admin.alter_broker(ctx, broker_id, changes.data, validate_only=only, if_match=if_match)
     return done()
@@ -124,7 +113,6 @@ async def alter_broker_configs(
 @without_content(router.put, "/brokers/{broker_id}/configs/{name}", "updateKafkaBrokerConfig")
 async def put_broker_config(
     ctx: Ctx,
-    here: Here,
     broker_id: BrokerIdPath,
     name: ConfigName,
     value: ConfigValue,
@@ -132,7 +120,6 @@ async def put_broker_config(
     if_match: IfMatch = None,
 ) -> Response:
     """Set one setting of one broker."""
-    del here
     await admin.alter_broker(
         ctx, broker_id, _set(name, value), validate_only=dry_run, if_match=if_match
     )
@@ -142,14 +129,12 @@ async def put_broker_config(
 @without_content(router.delete, "/brokers/{broker_id}/configs/{name}", "deleteKafkaBrokerConfig")
 async def delete_broker_config(
     ctx: Ctx,
-    here: Here,
     broker_id: BrokerIdPath,
     name: ConfigName,
     dry_run: DryRun = False,  # noqa: FBT002
     if_match: IfMatch = None,
 ) -> Response:
     """Remove one setting of one broker: the cluster's holds again."""
-    del here
     await configs.one_config(await configs.broker_configs(ctx, broker_id), name)
     await admin.alter_broker(
         ctx, broker_id, _delete(name), validate_only=dry_run, if_match=if_match
@@ -163,14 +148,12 @@ async def delete_broker_config(
 @without_content(router.post, "/broker-configs:alter", "updateKafkaClusterConfigs")
 async def alter_cluster_configs(
     ctx: Ctx,
-    here: Here,
     changes: ConfigChanges,
     dry_run: DryRun = False,  # noqa: FBT002
     if_match: IfMatch = None,
     _: IdempotencyKey = None,
 ) -> Response:
     """Change settings of all brokers, all or none."""
-    del here
     only = dry_run or changes.validate_only
     await admin.alter_cluster(ctx, changes.data, validate_only=only, if_match=if_match)
     return done()
@@ -179,14 +162,12 @@ async def alter_cluster_configs(
 @without_content(router.put, "/broker-configs/{name}", "updateKafkaClusterConfig")
 async def put_cluster_config(
     ctx: Ctx,
-    here: Here,
     name: ConfigName,
     value: ConfigValue,
     dry_run: DryRun = False,  # noqa: FBT002
     if_match: IfMatch = None,
 ) -> Response:
     """Set one setting of all brokers."""
-    del here
     await admin.alter_cluster(ctx, _set(name, value), validate_only=dry_run, if_match=if_match)
     return done()
 
@@ -194,13 +175,11 @@ async def put_cluster_config(
 @without_content(router.delete, "/broker-configs/{name}", "deleteKafkaClusterConfig")
 async def delete_cluster_config(
     ctx: Ctx,
-    here: Here,
     name: ConfigName,
     dry_run: DryRun = False,  # noqa: FBT002
     if_match: IfMatch = None,
 ) -> Response:
     """Remove one setting of all brokers."""
-    del here
     await configs.one_config(await configs.cluster_configs(ctx), name)
     await admin.alter_cluster(ctx, _delete(name), validate_only=dry_run, if_match=if_match)
     return done()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
 from controller.admin import configs as admin
@@ -23,9 +23,10 @@ from controller.rest.shapes import (
     PageSize,
     Resource,
     TopicName,
+    cluster_router,
 )
 
-router = APIRouter(prefix="/v3/clusters/{cluster_id}", tags=["Configuration"], responses=RESPONSES)
+router = cluster_router("Configuration", RESPONSES)
 
 
 class TopicConfigData(admin.ConfigView, Resource):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import Field
 
 from controller.admin import dead_letters as admin
@@ -18,9 +18,10 @@ from controller.rest.shapes import (
     PageSize,
     Relationship,
     Resource,
+    cluster_router,
 )
 
-router = APIRouter(prefix="/v3/clusters/{cluster_id}", tags=["Share groups"], responses=RESPONSES)
+router = cluster_router("Share groups", RESPONSES)
 
 
 class DeadLetterQueueListed(admin.DeadLetterQueue, Resource):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import Field
 
 from controller.admin import group_offsets
@@ -28,14 +28,10 @@ from controller.rest.shapes import (
     Relationship,
     Resource,
     TopicName,
+    cluster_router,
 )
 
-router = APIRouter(
-    prefix="/v3/clusters/{cluster_id}",
-    tags=["Consumer groups"],
-    responses={**RESPONSES, **CHANGES},
-    route_class=IdempotentRoute,
-)
+router = cluster_router("Consumer groups", {**RESPONSES, **CHANGES}, route_class=IdempotentRoute)
 
 _STATES = {
     "Stable": "STABLE",
@@ -235,12 +231,10 @@ async def get_group(ctx: Ctx, here: Here, consumer_group_id: GroupId) -> GroupDa
 @without_content(router.delete, "/consumer-groups/{consumer_group_id}", "deleteKafkaConsumerGroup")
 async def delete_group(
     ctx: Ctx,
-    here: Here,
     consumer_group_id: GroupId,
     dry_run: Annotated[bool, Query(description="check, and change nothing")] = False,  # noqa: FBT002
 ) -> Response:
     """Delete a group without members, with its offsets."""
-    del here
     return await changed_or_checked(
         lambda: admin.delete(ctx, consumer_group_id),
         lambda: admin.check_delete(ctx, consumer_group_id),

@@ -2,14 +2,14 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
 from controller.admin import load as admin
 from controller.rest.problems import RESPONSES
-from controller.rest.shapes import Ctx, Here, Resource
+from controller.rest.shapes import Ctx, Here, Resource, cluster_router
 
-router = APIRouter(prefix="/v3/clusters/{cluster_id}", tags=["Load"], responses=RESPONSES)
+router = cluster_router("Load", RESPONSES)
 
 
 class TrafficData(admin.Traffic, Resource):

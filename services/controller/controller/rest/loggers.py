@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 
 from controller.admin import loggers as admin
 from controller.rest.changing import done, without_content
@@ -15,11 +15,10 @@ from controller.rest.shapes import (
     Here,
     Name,
     Resource,
+    cluster_router,
 )
 
-router = APIRouter(
-    prefix="/v3/clusters/{cluster_id}", tags=["Brokers"], responses={**RESPONSES, **CHANGES}
-)
+router = cluster_router("Brokers", {**RESPONSES, **CHANGES})
 
 LoggerName = Annotated[
     Name,
@@ -58,7 +57,6 @@ async def list_loggers(ctx: Ctx, here: Here, broker_id: BrokerIdPath) -> LoggerD
 @without_content(router.put, "/brokers/{broker_id}/loggers/{name}", "setBrokerLoggerLevel")
 async def set_level(
     ctx: Ctx,
-    here: Here,
     broker_id: BrokerIdPath,
     name: LoggerName,
     wanted: admin.LoggerLevel,
@@ -67,6 +65,5 @@ async def set_level(
     """Set the level of a logger, and of those below it that have none of their own, until the
     broker ends. The logger `root` is above all others.
     """
-    del here
     await admin.set_level(ctx, broker_id, name, wanted.level, validate_only=dry_run)
     return done()

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
 from controller.admin import messages as admin
@@ -24,14 +24,10 @@ from controller.rest.shapes import (
     Resource,
     Shape,
     TopicName,
+    cluster_router,
 )
 
-router = APIRouter(
-    prefix="/v3/clusters/{cluster_id}",
-    tags=["Records"],
-    responses=RESPONSES,
-    route_class=IdempotentRoute,
-)
+router = cluster_router("Records", RESPONSES, route_class=IdempotentRoute)
 
 
 class HeaderData(Shape):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
 from controller.admin import operations
@@ -24,14 +24,10 @@ from controller.rest.shapes import (
     Resource,
     Shape,
     TopicName,
+    cluster_router,
 )
 
-router = APIRouter(
-    prefix="/v3/clusters/{cluster_id}",
-    tags=["Reassignments"],
-    responses={**RESPONSES, **CHANGES},
-    route_class=IdempotentRoute,
-)
+router = cluster_router("Reassignments", {**RESPONSES, **CHANGES}, route_class=IdempotentRoute)
 DryRun = Annotated[bool, Query(description="show what would be done, and change nothing")]
 
 
@@ -186,13 +182,11 @@ async def cancel(  # a body and its options
 @router.post("/partitions:elect-leaders", operation_id="electLeaders")
 async def elect_leaders(  # a body and its options
     ctx: Ctx,
-    here: Here,
     request: ElectionRequest,
     dry_run: DryRun = False,  # noqa: FBT002
     _: IdempotencyKey = None,
 ) -> ElectionData:
     """Elect preferred leaders, or any live replica of partitions without a leader."""
-    del here
     wanted = [(one.topic_name, one.partition_id) for one in request.partitions] or None
     unclean = request.election_type == "UNCLEAN"
     found = await admin.elect_leaders(ctx, wanted, unclean=unclean, dry_run=dry_run)

@@ -1,9 +1,10 @@
 """Shapes of answers: resources and collections with links, as in Confluent's REST v3."""
 
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from controller.admin.context import AdminContext
@@ -185,3 +186,18 @@ def links(request: Request, cluster_id: ClusterId, ctx: Ctx) -> Links:
 
 
 Here = Annotated[Links, Depends(links)]
+
+
+def cluster_router(
+    tag: str, responses: dict[int | str, dict[str, Any]], *, route_class: type[APIRoute] = APIRoute
+) -> APIRouter:
+    """Return the router of requests to the cluster. All are refused for the id of another one: a
+    change that was meant for that must not be made here.
+    """
+    return APIRouter(
+        prefix="/v3/clusters/{cluster_id}",
+        tags=[tag],
+        responses=responses,
+        dependencies=[Depends(links)],
+        route_class=route_class,
+    )

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import Field
 
 from controller.admin import groups
@@ -25,14 +25,10 @@ from controller.rest.shapes import (
     PageSize,
     Relationship,
     Resource,
+    cluster_router,
 )
 
-router = APIRouter(
-    prefix="/v3/clusters/{cluster_id}",
-    tags=["Share groups"],
-    responses={**RESPONSES, **CHANGES},
-    route_class=IdempotentRoute,
-)
+router = cluster_router("Share groups", {**RESPONSES, **CHANGES}, route_class=IdempotentRoute)
 
 
 class ShareGroupListed(GroupView, Resource):
@@ -144,12 +140,10 @@ async def get_share_group(ctx: Ctx, here: Here, group_id: GroupId) -> ShareGroup
 @without_content(router.delete, "/share-groups/{group_id}", "deleteShareGroup")
 async def delete_share_group(
     ctx: Ctx,
-    here: Here,
     group_id: GroupId,
     dry_run: DryRun = False,  # noqa: FBT002
 ) -> Response:
     """Delete a share group without members, with its state."""
-    del here
     return await changed_or_checked(
         lambda: groups.delete(ctx, group_id, is_share=True),
         lambda: admin.check_delete(ctx, group_id),

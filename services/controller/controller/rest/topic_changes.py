@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from controller.admin import topic_changes as admin
@@ -11,15 +11,10 @@ from controller.admin.models import Input
 from controller.rest.changing import changed_or_checked, without_content
 from controller.rest.idempotent import IdempotencyKey, IdempotentRoute
 from controller.rest.problems import CHANGES, RESPONSES
-from controller.rest.shapes import Ctx, Here, PartitionId, Shape, TopicName
+from controller.rest.shapes import Ctx, Here, PartitionId, Shape, TopicName, cluster_router
 from controller.rest.topics import TopicData, topic_data
 
-router = APIRouter(
-    prefix="/v3/clusters/{cluster_id}",
-    tags=["Topics"],
-    responses={**RESPONSES, **CHANGES},
-    route_class=IdempotentRoute,
-)
+router = cluster_router("Topics", {**RESPONSES, **CHANGES}, route_class=IdempotentRoute)
 
 DryRun = Annotated[bool, Query(description="check and show, and change nothing")]
 
@@ -80,12 +75,10 @@ async def create_topic(
 @without_content(router.delete, "/topics/{topic_name}", "deleteKafkaTopic")
 async def delete_topic(
     ctx: Ctx,
-    here: Here,
     topic_name: TopicName,
     dry_run: DryRun = False,  # noqa: FBT002
 ) -> Response:
     """Delete a topic with its records."""
-    del here
     return await changed_or_checked(
         lambda: admin.delete(ctx, topic_name),
         lambda: admin.check_delete(ctx, topic_name),
@@ -114,7 +107,6 @@ async def set_partition_count(
 )
 async def delete_records(
     ctx: Ctx,
-    here: Here,
     topic_name: TopicName,
     partition_id: PartitionId,
     deletion: RecordDeletion,
@@ -122,7 +114,6 @@ async def delete_records(
     _: IdempotencyKey = None,
 ) -> RecordsDeleted:
     """Delete the oldest records of a partition, of all its replicas."""
-    del here
     before = {partition_id: deletion.before_offset}
     found = await admin.delete_records(ctx, topic_name, before, dry_run=dry_run)
     return RecordsDeleted(**found[0].model_dump())

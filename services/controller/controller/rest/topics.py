@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import Field
 
 from controller.admin import topics as admin
@@ -21,9 +21,10 @@ from controller.rest.shapes import (
     Relationship,
     Resource,
     TopicName,
+    cluster_router,
 )
 
-router = APIRouter(prefix="/v3/clusters/{cluster_id}", tags=["Topics"], responses=RESPONSES)
+router = cluster_router("Topics", RESPONSES)
 
 
 class TopicData(admin.TopicView, Resource):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import Field
 
 from controller.admin import topics
@@ -22,14 +22,10 @@ from controller.rest.shapes import (
     Name,
     PageSize,
     Resource,
+    cluster_router,
 )
 
-router = APIRouter(
-    prefix="/v3/clusters/{cluster_id}",
-    tags=["Transactions"],
-    responses={**RESPONSES, **CHANGES},
-    route_class=IdempotentRoute,
-)
+router = cluster_router("Transactions", {**RESPONSES, **CHANGES}, route_class=IdempotentRoute)
 
 TransactionalId = Annotated[
     Name, Path(description="transactional id", examples=["payments-1"], max_length=NAME_CHARS_MAX)
@@ -160,13 +156,11 @@ async def get_transaction(
 @without_content(router.post, "/transactions/{transactional_id}:abort", "abortTransaction")
 async def abort(
     ctx: Ctx,
-    here: Here,
     transactional_id: TransactionalId,
     dry_run: DryRun = False,  # noqa: FBT002
     _: IdempotencyKey = None,
 ) -> Response:
     """Abort the open transaction of an id at its coordinator; its producer is fenced."""
-    del here
     return await changed_or_checked(
         lambda: admin.abort(ctx, transactional_id),
         lambda: admin.check_abort(ctx, transactional_id),
@@ -177,13 +171,11 @@ async def abort(
 @without_content(router.post, "/transactions:abort-hanging", "abortHangingTransaction")
 async def abort_hanging(
     ctx: Ctx,
-    here: Here,
     at: AbortAt,
     dry_run: DryRun = False,  # noqa: FBT002
     _: IdempotencyKey = None,
 ) -> Response:
     """Write an abort marker to one partition, for a transaction that no coordinator will end."""
-    del here
     topics.require_partition(ctx, at.topic_name, at.partition_id)
     if not dry_run:
         await admin.abort_at(ctx, at.topic_name, at.partition_id, at.start_offset)

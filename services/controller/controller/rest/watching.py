@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 from starlette.types import Receive, Scope, Send
@@ -20,11 +20,10 @@ from controller.rest.shapes import (
     Ctx,
     Here,
     Resource,
+    cluster_router,
 )
 
-router = APIRouter(
-    prefix="/v3/clusters/{cluster_id}", tags=["Health and events"], responses=RESPONSES
-)
+router = cluster_router("Health and events", RESPONSES)
 
 STREAM: Final = "text/event-stream"
 _HEARTBEAT_S: Final = 15.0

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 from controller.admin import groups, share_groups, topic_changes, transactions, users
@@ -26,17 +25,16 @@ from unit.controller.admin.contexts import a_context
 from unit.controller.worlds import a_cluster, a_topic
 
 Check = Callable[[AdminContext], Awaitable[object]]
-HERE: Any = None
 CHECKS: dict[str, tuple[Check, Resource]] = {
-    "topic": (lambda ctx: rest_topics.delete_topic(ctx, HERE, "t", True), topic_resource("t")),
-    "user": (lambda ctx: access_users.delete_user(ctx, HERE, "u", True), CLUSTER),
-    "group": (lambda ctx: rest_groups.delete_group(ctx, HERE, "g", True), group_resource("g")),
+    "topic": (lambda ctx: rest_topics.delete_topic(ctx, "t", True), topic_resource("t")),
+    "user": (lambda ctx: access_users.delete_user(ctx, "u", True), CLUSTER),
+    "group": (lambda ctx: rest_groups.delete_group(ctx, "g", True), group_resource("g")),
     "share group": (
-        lambda ctx: rest_share_groups.delete_share_group(ctx, HERE, "g", True),
+        lambda ctx: rest_share_groups.delete_share_group(ctx, "g", True),
         group_resource("g"),
     ),
     "transaction": (
-        lambda ctx: rest_transactions.abort(ctx, HERE, "x", True),
+        lambda ctx: rest_transactions.abort(ctx, "x", True),
         transactional_id_resource("x"),
     ),
 }

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -9,9 +10,11 @@ from typing import Any, cast
 import pytest
 from controller.admin.service import AdminService
 from controller.config import ControllerConfig
-from controller.rest.application import Rest, make_rest
+from controller.rest.application import ROUTERS, Rest, make_rest
 from controller.rest.problems import RESPONSES
-from controller.rest.shapes import ErrorData
+from controller.rest.shapes import ErrorData, links
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 from tidemark.runtime.clock import Clock
 
 
@@ -63,3 +66,21 @@ def test_every_path_of_rest_that_a_document_names_exists(page: Path) -> None:
     for method, path in NAMED.findall(page.read_text()):
         assert without_names(path) in known
         assert not method or (method.lower(), without_names(path)) in methods
+
+
+def functions_of(dependant: Dependant) -> Iterator[object]:
+    yield dependant.call
+    for one in dependant.dependencies:
+        yield from functions_of(one)
+
+
+def test_every_request_to_a_cluster_is_refused_for_the_id_of_another_one() -> None:
+    routes = [route for router in ROUTERS for route in router.routes]
+    of_cluster = [
+        route
+        for route in routes
+        if isinstance(route, APIRoute) and route.path.startswith("/v3/clusters/{cluster_id}")
+    ]
+    assert len(of_cluster) > 80
+    unchecked = [one.path for one in of_cluster if links not in functions_of(one.dependant)]
+    assert not unchecked
