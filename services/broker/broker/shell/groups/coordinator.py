@@ -46,7 +46,6 @@ from broker.core.partition import Role
 from broker.shell.groups.group_log import GroupLog
 from broker.shell.groups.txn_offsets import verify_txn_offset_commit
 from broker.shell.partitions.hosted import HostedPartition
-from broker.shell.request_context import RequestContext
 from broker.shell.transactions.txn_verifier import TxnVerifier
 
 log = logging.getLogger(__name__)
@@ -251,11 +250,10 @@ class Groups:
             )
         return shard_for_name(group_id, len(topic.partitions))
 
-    async def ask(self, group_id: str, request: GroupRequest, context: RequestContext) -> Any:
+    async def ask(self, group_id: str, request: GroupRequest) -> Any:
         """Return the reply of the group's shard. Raises TidemarkError NOT_COORDINATOR,
         COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
         """
-        del context
         held = self._held_here(group_id)
         if isinstance(request, TxnOffsetCommit):
             self._served(held)

@@ -53,7 +53,7 @@ async def _describe(
         return _failed(group_id, ErrorCode.INVALID_GROUP_ID)
     try:
         reply = await ask(
-            groups, group_id, ConsumerGroupDescribe(group_id), context, ConsumerGroupDescribeReply
+            groups, group_id, ConsumerGroupDescribe(group_id), ConsumerGroupDescribeReply
         )
     except TidemarkError as failure:
         return _failed(group_id, failure.code, failure.message)

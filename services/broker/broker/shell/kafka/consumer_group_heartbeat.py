@@ -30,7 +30,7 @@ async def handle(
     if refused is not None:
         return _fields(refused)
     asked = _heartbeat(request, context)
-    reply = await ask(groups, request.group_id, asked, context, ConsumerGroupHeartbeatReply)
+    reply = await ask(groups, request.group_id, asked, ConsumerGroupHeartbeatReply)
     return _fields(reply)
 
 

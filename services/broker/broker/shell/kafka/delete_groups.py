@@ -48,7 +48,7 @@ async def _delete(
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
     try:
-        reply = await groups.ask(group_id, DeleteGroup(group_id), context)
+        reply = await groups.ask(group_id, DeleteGroup(group_id))
     except TidemarkError as failure:
         return failure.code
     if isinstance(reply, HasShareGroup):

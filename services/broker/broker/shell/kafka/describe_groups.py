@@ -43,7 +43,7 @@ async def _describe(
     if not group_id:
         return DescribeGroupReply(error_code=ErrorCode.INVALID_GROUP_ID, group_id=group_id)
     try:
-        return await ask(groups, group_id, DescribeGroup(group_id), context, DescribeGroupReply)
+        return await ask(groups, group_id, DescribeGroup(group_id), DescribeGroupReply)
     except TidemarkError as failure:
         return DescribeGroupReply(
             error_code=failure.code, error_message=failure.message, group_id=group_id

@@ -25,9 +25,7 @@ ReplyT = TypeVar("ReplyT", bound=GroupReply)
 class Groups(Protocol):
     """The group coordinator, wherever its shards are."""
 
-    async def ask(
-        self, group_id: str, request: GroupRequest, context: RequestContext
-    ) -> CoordinatorReply:
+    async def ask(self, group_id: str, request: GroupRequest) -> CoordinatorReply:
         """Return the reply of the group's shard. Raises TidemarkError if that is not here, not
         loaded yet, or does not answer.
         """
@@ -45,15 +43,9 @@ class NamedTopic(NamedTuple):
     topic_id: TopicId
 
 
-async def ask(
-    groups: Groups,
-    group_id: str,
-    request: GroupRequest,
-    context: RequestContext,
-    kind: type[ReplyT],
-) -> ReplyT:
-    """Ask the group's coordinator. Raises TidemarkError."""
-    reply = await groups.ask(group_id, request, context)
+async def ask(groups: Groups, group_id: str, request: GroupRequest, kind: type[ReplyT]) -> ReplyT:
+    """Return the reply of the group's coordinator, of this ``kind``. Raises TidemarkError."""
+    reply = await groups.ask(group_id, request)
     assert isinstance(reply, kind), reply
     return reply
 

@@ -24,5 +24,5 @@ async def handle(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
     )
-    reply = await ask(groups, asked.group_id, asked, context, HeartbeatReply)
+    reply = await ask(groups, asked.group_id, asked, HeartbeatReply)
     return {"error_code": int(reply.error_code)}

@@ -31,7 +31,7 @@ async def handle(
     if not may(facts, context, Operation.READ, request.group_id):
         return _fields(JoinGroupReply(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED), context)
     asked = _join(request, context)
-    return _fields(await ask(groups, asked.group_id, asked, context, JoinGroupReply), context)
+    return _fields(await ask(groups, asked.group_id, asked, JoinGroupReply), context)
 
 
 def _join(request: Struct, context: RequestContext) -> JoinGroup:

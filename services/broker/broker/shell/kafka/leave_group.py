@@ -34,7 +34,7 @@ async def handle(
         else (LeavingMember(request.member_id),)
     )
     asked = LeaveGroup(group_id=request.group_id, members=members)
-    reply = await ask(groups, asked.group_id, asked, context, LeaveGroupReply)
+    reply = await ask(groups, asked.group_id, asked, LeaveGroupReply)
     if several:
         return {"error_code": int(reply.error_code), "members": _members(reply)}
     errors = (reply.error_code, *(one.error_code for one in reply.members))

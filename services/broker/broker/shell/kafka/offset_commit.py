@@ -57,7 +57,7 @@ async def handle(
     )
     answers: tuple[TopicErrors, ...] = ()
     if asked.topics:
-        reply = await ask(groups, asked.group_id, asked, context, OffsetCommitReply)
+        reply = await ask(groups, asked.group_id, asked, OffsetCommitReply)
         refuse_error(_told(reply.error_code, context))
         answers = tuple(_topic_told(topic, context) for topic in reply.topics)
     return {"topics": topic_rows(request.topics, chosen, answers)}

@@ -37,7 +37,7 @@ async def handle(
         group_id=request.group_id,
         topics=tuple(one for one in chosen if isinstance(one, TopicPartitions)),
     )
-    reply = await ask(groups, asked.group_id, asked, context, OffsetDeleteReply)
+    reply = await ask(groups, asked.group_id, asked, OffsetDeleteReply)
     refuse_error(reply.error_code)
     return {
         "error_code": int(ErrorCode.NONE),

@@ -95,7 +95,7 @@ async def _group(
         member_id=group.member_id,
         member_epoch=group.member_epoch,
     )
-    reply = await ask(groups, group.group_id, asked, context, OffsetFetchReply)
+    reply = await ask(groups, group.group_id, asked, OffsetFetchReply)
     refuse_error(reply.error_code)
     if chosen is None:
         return _all_rows(facts, metadata, reply.topics, context)

@@ -37,7 +37,7 @@ async def handle(
             MemberAssignment(one.member_id, one.assignment) for one in request.assignments
         ),
     )
-    return _fields(await ask(groups, asked.group_id, asked, context, SyncGroupReply))
+    return _fields(await ask(groups, asked.group_id, asked, SyncGroupReply))
 
 
 def _fields(reply: SyncGroupReply) -> dict[str, object]:

@@ -63,7 +63,7 @@ async def _commit(
     groups: Groups, asked: TxnOffsetCommit, context: RequestContext
 ) -> OffsetCommitReply:
     try:
-        return await ask(groups, asked.group_id, asked, context, OffsetCommitReply)
+        return await ask(groups, asked.group_id, asked, OffsetCommitReply)
     except TidemarkError as failure:
         is_loading = failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if is_loading and context.api_version < LOADING_KNOWN_FROM:

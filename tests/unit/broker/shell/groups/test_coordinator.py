@@ -10,8 +10,6 @@ import pytest
 from broker.core.groups.requests import OffsetCommit, OffsetToCommit, TopicOffsets
 from broker.core.groups.reserved_ids import RESERVATION_MIN_MS
 from broker.shell.groups.coordinator import Groups
-from broker.shell.request_context import RequestContext
-from tidemark.model.authorization import Requester
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
 from tidemark.model.topics import CONSUMER_OFFSETS
@@ -19,7 +17,6 @@ from tidemark_wire.v1 import share_pb2 as pb
 from unit.broker.shell.broker_worlds import OTHER, World, topic
 from waiting import until
 
-CONTEXT = RequestContext(Requester("User:me", ""), "me", 1, 0, "CLIENT", "peer", "request-1")
 ORDERS = TopicId(bytes([1]) * 16)
 
 
@@ -66,7 +63,7 @@ class Node:
     async def commit(self) -> ErrorCode:
         """Commit an offset for the group ``g``."""
         topics = (TopicOffsets("orders", ORDERS, (OffsetToCommit(0, 5),)),)
-        reply = await self.groups.ask("g", OffsetCommit(group_id="g", topics=topics), CONTEXT)
+        reply = await self.groups.ask("g", OffsetCommit(group_id="g", topics=topics))
         return ErrorCode(reply.error_code)
 
     async def reserve_long_ago(self) -> None:

@@ -56,9 +56,7 @@ class WorldGroups:
         self.failure: TidemarkError | None = None
         self.asked: list[GroupRequest] = []
 
-    async def ask(
-        self, group_id: str, request: GroupRequest, context: RequestContext
-    ) -> CoordinatorReply:
+    async def ask(self, group_id: str, request: GroupRequest) -> CoordinatorReply:
         assert group_id == request.group_id
         self.asked.append(request)
         if self.failure is not None:

@@ -67,7 +67,7 @@ class StubGroups:
         self.answer = answer
         self.asked: list[Any] = []
 
-    async def ask(self, group_id: str, request: Any, context: RequestContext) -> object:
+    async def ask(self, group_id: str, request: Any) -> object:
         assert request.group_id == group_id
         self.asked.append(request)
         if isinstance(self.answer, TidemarkError):
