@@ -94,7 +94,7 @@ class Admission:
             return None
         if producer_id < 0 or base_sequence < 0 or producer_epoch < 0:
             return _BAD_SEQUENCE
-        verdict = self.producers.check(header, now_ms)
+        verdict = self.producers.check(header)
         if verdict is not ACCEPTED:
             return self._not_accepted(verdict)
         if attributes & TRANSACTIONAL_BIT or self.producers.txns:

@@ -134,11 +134,11 @@ class ProducerTable:
     def __contains__(self, producer_id: int) -> bool:
         return producer_id in self._producers
 
-    def check(self, header: BatchHeader, now: int) -> Verdict:
+    def check(self, header: BatchHeader) -> Verdict:
         """Decide on one batch with a producer id; changes nothing.
 
         A producer id without state here (new, expired, or removed by retention) may begin at any
-        sequence, as in Kafka. ``now`` is wall time in ms.
+        sequence, as in Kafka.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:

@@ -196,7 +196,7 @@ class _Scan:
         """Fill in the state from the files."""
         plan, state = self._plan, self._state
         first = self._first_segment(files.bases)
-        self._producers_up_to_scan(files, first)
+        self._producers_up_to_scan(first)
         self._expected = state.segments[first].base_offset
         written = state.epochs.entries()
         if not plan.clean:
@@ -250,7 +250,7 @@ class _Scan:
     def _last_synced(self, bases: Sequence[int]) -> int:
         return max(bisect_right(bases, self._plan.recovery_point - 1) - 1, 0)
 
-    def _producers_up_to_scan(self, files: LogFiles, first: int) -> None:
+    def _producers_up_to_scan(self, first: int) -> None:
         """Restore a snapshot, then replay the headers between it and the start of the scan."""
         plan, state = self._plan, self._state
         # Batches that retention removed before they were synced are in a snapshot alone.

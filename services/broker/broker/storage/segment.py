@@ -295,7 +295,7 @@ class Segment:
                 return header.max_timestamp
         return NO_TIMESTAMP
 
-    def took(self, header_position: int, first: int, last: int, max_timestamp: int) -> None:
+    def took(self, header_position: int, first: int, max_timestamp: int) -> None:
         """Update the timestamps for a batch that lies at ``header_position``."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
@@ -364,7 +364,7 @@ class Segment:
 
     def index_batch(self, position: int, header: BatchHeader, interval_bytes: int) -> None:
         """Add a batch met in a walk in file order."""
-        self.took(position, header.base_offset, header.last_offset, header.max_timestamp)
+        self.took(position, header.base_offset, header.max_timestamp)
         if position - self.index.last_position > interval_bytes:
             self.add_entry(header.base_offset - self.base_offset, position)
 

@@ -25,7 +25,7 @@ def header(sequence: int, records: int = 1, *, epoch: int = 0, producer_id: int 
 
 
 def sent(table: ProducerTable, batch: BatchHeader, offset: int, now: int = 0) -> Verdict:
-    verdict = table.check(batch, now)
+    verdict = table.check(batch)
     if verdict is ACCEPTED:
         table.appended(batch, offset, now)
     return verdict
@@ -69,16 +69,16 @@ def test_each_sequence_is_appended_once_and_in_order(
 def test_an_older_epoch_is_fenced() -> None:
     table = ProducerTable()
     sent(table, header(0, epoch=3), 0)
-    assert code(table.check(header(1, epoch=2), 0)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert code(table.check(header(1, epoch=2))) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_a_newer_epoch_begins_at_zero() -> None:
     table = ProducerTable()
     sent(table, header(0, 5), 0)
-    refused = table.check(header(5, epoch=1), 0)
+    refused = table.check(header(5, epoch=1))
     assert code(refused) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert sent(table, header(0, epoch=1), 5) is ACCEPTED
-    assert code(table.check(header(5), 0)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert code(table.check(header(5))) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_an_unknown_producer_may_begin_anywhere() -> None:
@@ -89,7 +89,7 @@ def test_sequences_go_on_at_zero_after_the_last() -> None:
     table = ProducerTable()
     sent(table, header(LAST - 1, 2), 0)
     assert sent(table, header(0, 2), 2) is ACCEPTED
-    assert isinstance(table.check(header(LAST - 1, 2), 0), Duplicate)
+    assert isinstance(table.check(header(LAST - 1, 2)), Duplicate)
 
 
 def test_silent_producers_expire() -> None:
@@ -118,8 +118,8 @@ def test_a_snapshot_keeps_the_whole_window() -> None:
         sent(table, header(sequence), sequence, now=sequence)
     restored.restore(table.state())
     assert restored.entries() == table.entries()
-    assert restored.check(header(2), 0) == Duplicate(2, 2, 5)
-    assert code(restored.check(header(1), 0)) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert restored.check(header(2)) == Duplicate(2, 2, 5)
+    assert code(restored.check(header(1))) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
 def test_a_control_batch_moves_the_epoch_and_no_sequence() -> None:
