@@ -131,8 +131,8 @@ class Authorizer:
         return True
 
     def sees(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
-        """Return the same for what the requester did not name: a list leaves out what it may not
-        see, and an audit does not have it as an attempt.
+        """Return True as ``authorize`` does, for a resource that the requester did not name: a list
+        leaves out those that it may not see, and for an audit it has not attempted to.
         """
         return self.authorize(requester, operation, resource)
 

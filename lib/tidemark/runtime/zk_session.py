@@ -222,7 +222,7 @@ class ZkSession:
 
     @property
     def check(self) -> str:
-        """Conditions under which a server answers."""
+        """Clause that names what to check where no server answers."""
         words = "that ZooKeeper runs there and that this host can reach it"
         if not self.access.has_tls:
             return words

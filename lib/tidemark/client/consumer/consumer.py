@@ -255,7 +255,7 @@ class Consumer:
             self._state(partition).paused = True
 
     def resume(self, *partitions: Partition) -> None:
-        """Return records of these partitions again."""
+        """Let polls return records of these partitions again, after ``pause``."""
         for partition in partitions:
             self._state(partition).paused = False
         self._fetcher.changed.set()

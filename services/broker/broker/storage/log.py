@@ -369,7 +369,7 @@ class Log:
         self.health.clear()
 
     def _cut_before(self, at: int) -> None:
-        """Batches of the segment before the damage can be read, and end below ``at``."""
+        """Cut the log behind the last batch that can be read before the damage at ``at``."""
         if at >= self.log_end:
             return
         kept = self._segments.index_of(at) + 1

@@ -381,7 +381,9 @@ class _Scan:
             times.truncate_to_offset(0)
 
     def _verify(self, segment: Segment, start: int) -> bool:
-        """Check the batches beyond the recovery point, with their CRC."""
+        """Check the batches beyond the recovery point, with their CRC. Return False if one is bad:
+        the log ends before it.
+        """
         assert segment.file is not None
         end = segment.size_bytes
         position, problem = start, ""
@@ -442,7 +444,7 @@ class _Scan:
             self._state.producers.replay(header, self._plan.now_ms, control)
 
     def _damaged(self, segment: Segment, error: FrameError) -> bool:
-        """Note a bad batch among the synced ones; what follows cannot be found."""
+        """Note a bad batch among the synced ones, behind which none can be found. Return True."""
         what = f"{segment.stem}{LOG} at byte {error.position}: {error.what}"
         self._state.note_damage(what, self._expected)
         self._expected = max(self._expected, self._plan.recovery_point)

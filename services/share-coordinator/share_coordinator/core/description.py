@@ -76,7 +76,7 @@ def _member(member: ShareMember, topics: Topics) -> DescribedMember:
 
 
 def _named(assignment: Assignment, topics: Topics) -> tuple[TopicPartitions, ...]:
-    """Topics that were deleted since are left out: they have no name."""
+    """Return an assignment with names. Topics that were deleted since are left out."""
     return tuple(
         TopicPartitions(topic_id, name, tuple(sorted(assignment[topic_id])))
         for topic_id in sorted(assignment)

@@ -241,7 +241,7 @@ class ShareShard:
         return Around(now, self._topics(), self._states, config, self._settings)
 
     def _schedule(self) -> None:
-        """Deadlines of groups that a decision or a record changed. Only once the records of the
+        """Set the deadlines of groups that a decision or a record changed, once the records of the
         decision are replayed: they may make a target due.
         """
         for group_id in self._touched:

@@ -65,7 +65,7 @@ class ShareSession:
         self.partitions: dict[PartitionKey, None] = {}
 
     def served(self, keys: Iterable[PartitionKey]) -> None:
-        """Partitions that gave records go to the end: the next request serves the others first."""
+        """Move partitions that gave records behind those that the next request serves first."""
         for key in keys:
             if key in self.partitions:
                 del self.partitions[key]
@@ -154,7 +154,7 @@ class ShareSessions:
             del self._by_connection[session.connection]
 
     def connection_lost(self, connection: Hashable) -> list[ShareSession]:
-        """Sessions that end with a connection: what their members hold is given back."""
+        """Close and return the sessions of a connection: their members' records are given back."""
         lost = [self._sessions[key] for key in self._by_connection.get(connection, ())]
         for session in lost:
             self.close(session)

@@ -58,13 +58,13 @@ def may(facts: BrokerFacts, context: RequestContext, operation: Operation, group
 def refuse_unless(
     facts: BrokerFacts, context: RequestContext, operation: Operation, group_id: str
 ) -> None:
-    """Raises TidemarkError if the caller may not do this to the group."""
+    """Raise TidemarkError unless the caller may do this to the group."""
     if not may(facts, context, operation, group_id):
         raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed.")
 
 
 def refuse_error(error_code: ErrorCode) -> None:
-    """Raises TidemarkError for an error of a whole request."""
+    """Raise TidemarkError for an error of a whole request."""
     if error_code is not ErrorCode.NONE:
         raise TidemarkError(error_code, error_code.name)
 

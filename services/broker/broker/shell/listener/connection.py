@@ -413,7 +413,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def begun_frame(self) -> memoryview | None:
-        """Size so far of a frame that is not whole; None without one, or while the connection is
+        """Bytes so far of a frame that is not whole; None without one, or while the connection is
         not read from.
         """
         is_read = not self._closed and not self._blocked
@@ -446,7 +446,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _drained(self) -> None:
-        """True if all answers are sent."""
+        """Go on once all answers are sent: take frames that waited, or close an ending one."""
         if self._closed or self._processing:
             return
         if self._blocked:

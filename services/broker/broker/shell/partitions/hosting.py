@@ -355,7 +355,8 @@ class Hosting:
         self, hosted: HostedPartition, state: PartitionImage, *, last_epoch: int
     ) -> bool:
         """Truncate a damaged log that no longer counts anywhere, so that it is fetched from its
-        leader. ``last_epoch``: the last epoch in which this replica may have fetched.
+        leader. ``last_epoch``: the last epoch in which this replica may have fetched. Return True
+        if it was truncated.
         """
         if hosted.log.damage is None or hosted.partition.role is not Role.FOLLOWER:
             return False

@@ -212,13 +212,13 @@ class _Call:
         return self._authorizer.authorize(self._context.requester, operation, resource)
 
     def refuse_unless(self, operation: Operation, transactional_id: str) -> None:
-        """Raises TidemarkError."""
+        """Raise TidemarkError unless the caller may do this to the transactional id."""
         if not self.may(operation, transactional_id):
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             raise TidemarkError(code, f"may not {operation.name} {transactional_id!r}")
 
     def refuse_unless_topic(self, topic: str) -> None:
-        """Raises TidemarkError for a topic that the caller may not write."""
+        """Raise TidemarkError for a topic that the caller may not write."""
         resource, allowed = topic_resource(topic), self._authorizer.authorize
         if topic in INTERNAL_TOPICS or not allowed(
             self._context.requester, Operation.WRITE, resource
@@ -226,7 +226,7 @@ class _Call:
             raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"may not write {topic!r}")
 
     def refuse_unless_group(self, group_id: str) -> None:
-        """Raises TidemarkError for a group whose offsets the caller may not commit."""
+        """Raise TidemarkError for a group whose offsets the caller may not commit."""
         resource, allowed = group_resource(group_id), self._authorizer.authorize
         if not allowed(self._context.requester, Operation.READ, resource):
             raise TidemarkError(ErrorCode.GROUP_AUTHORIZATION_FAILED, f"may not use {group_id!r}")
