@@ -1,6 +1,6 @@
 """AppendCall: appends to one broker over gRPC, one at a time."""
 
-from typing import Any, Final
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -9,10 +9,9 @@ from tidemark_wire.v1 import partition_store_pb2_grpc
 
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.channel_pool import CallFailedError, call_failures
+from tidemark.runtime.streams import END_OF_STREAM
 
 Stream = Any  # a grpc.aio.StreamStreamCall; the stubs' generics do not know EOF
-
-_END_OF_STREAM: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
 
 
 class UnknownOutcomeError(TidemarkError):
@@ -49,7 +48,7 @@ class AppendCall:
                 answer = await self._call.read()
         except CallFailedError as failure:
             raise UnknownOutcomeError(ErrorCode.NETWORK_EXCEPTION, str(failure)) from None
-        if answer is _END_OF_STREAM:
+        if answer is END_OF_STREAM:
             words = f"{self.endpoint}: the broker ended the stream"
             raise UnknownOutcomeError(ErrorCode.NETWORK_EXCEPTION, words)
         return answer  # type: ignore[no-any-return]  # generated stubs are untyped

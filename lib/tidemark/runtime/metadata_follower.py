@@ -16,6 +16,7 @@ from tidemark.protocol.feed import FeedSubscriber, Verdict
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.metadata_wire import apply_update, read_position, write_position
+from tidemark.runtime.streams import END_OF_STREAM
 from tidemark.runtime.telemetry import fields
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,6 @@ ResultT = TypeVar("ResultT")
 
 _BACKOFF: Final = Backoff(50, 1_000)
 _FIND_S_MAX: Final = 3600.0
-END_OF_STREAM: Final = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
 
 NOT_A_BROKER: Final = BrokerEpoch(-1)
 

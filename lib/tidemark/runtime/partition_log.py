@@ -14,8 +14,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-import grpc
-import grpc.aio
 from tidemark_wire.v1 import common_pb2, partition_store_pb2_grpc
 from tidemark_wire.v1 import partition_store_pb2 as pb
 
@@ -32,12 +30,12 @@ from tidemark.runtime.channel_pool import (
     call_failures,
 )
 from tidemark.runtime.metadata_cache import MetadataCache
+from tidemark.runtime.streams import END_OF_STREAM
 from tidemark.runtime.telemetry import fields
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_END_OF_STREAM: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
 _ALL_IN_SYNC: Final = -1
 _EARLIEST: Final = -2
 _BACKOFF: Final = Backoff(20, 1_000)
@@ -420,7 +418,7 @@ class _Fetches:
         except CallFailedError as failure:
             self.end()
             raise TidemarkError(ErrorCode.NETWORK_EXCEPTION, str(failure)) from None
-        if answer is _END_OF_STREAM:
+        if answer is END_OF_STREAM:
             self.end()
             words = f"{endpoint}: the broker ended the stream"
             raise TidemarkError(ErrorCode.NETWORK_EXCEPTION, words)
