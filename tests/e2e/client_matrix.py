@@ -363,7 +363,8 @@ class Aiokafka(_KafkaAddressed):
                     for message in messages
                 ]
                 for future in sent:
-                    await asyncio.wait_for(future, WAIT_S)
+                    async with asyncio.timeout(WAIT_S):
+                        await future
             except AiokafkaError as problem:
                 raise WriteRefused(repr(problem)) from None
             finally:

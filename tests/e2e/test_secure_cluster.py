@@ -32,7 +32,7 @@ from tidemark.client.admin.types import AlterConfig, ConfigResource, NewTopic
 from tidemark.client.errors import AuthorizationError
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.tls import TlsSettings, client_context
-from waiting import PATIENCE_S, wait_for
+from waiting import PATIENCE_S, patience, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -212,7 +212,10 @@ def test_a_share_consumer_gets_and_accepts_records(secure: Secure, topic: str) -
     group = f"share-{topic}"
 
     async def shared() -> list[bytes | None]:
-        async with ShareConsumer(secure.bootstrap, group_id=group, **secure.native()) as consumer:
+        async with (
+            patience(),
+            ShareConsumer(secure.bootstrap, group_id=group, **secure.native()) as consumer,
+        ):
             consumer.subscribe([topic])
             while not (found := await consumer.poll(timeout_ms=200)):
                 pass
@@ -223,7 +226,7 @@ def test_a_share_consumer_gets_and_accepts_records(secure: Secure, topic: str) -
         admin.alter_configs({resource: [AlterConfig("share.auto.offset.reset", "earliest")]})
     with sync.Producer(secure.bootstrap, **secure.native()) as producer:
         producer.send_many(topic, [(None, b"shared")])
-    assert asyncio.run(asyncio.wait_for(shared(), PATIENCE_S)) == [b"shared"]
+    assert asyncio.run(shared()) == [b"shared"]
 
 
 @pytest.mark.feature("SE25")

@@ -106,7 +106,8 @@ class IsrSender:
             due = self._proposals.next_try(clock.now_ms())
             wait_s = None if due is None else max(0, due - clock.now_ms()) / 1_000
             try:
-                await asyncio.wait_for(self._proposed.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await self._proposed.wait()
             except TimeoutError:
                 continue
 

@@ -101,7 +101,8 @@ class ReplicaReports:
             now = clock.now_ms()
             wait_ms = self._reports.next_try(now) - now if unsound else LOOK_MS
             try:
-                await asyncio.wait_for(trouble.wait(), wait_ms / 1_000)
+                async with asyncio.timeout(wait_ms / 1_000):
+                    await trouble.wait()
             except TimeoutError:
                 continue
 

@@ -202,3 +202,32 @@ def test_a_change_that_the_feed_has_shown_before_its_answer_is_counted(
     counters = world.parts.counters
     assert (counters.isr_expands, counters.isr_shrinks) == counted
     assert (len(controller.asked), counters.isr_updates_failed) == (1, 0)
+
+
+async def turns() -> None:
+    """Let the loop run until a sender waits for a time or another proposal."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_a_stop_that_comes_with_a_proposal_is_not_lost() -> None:
+    world, controller = LeaderWorld(partition(isr=(1, 2))), Controller(times_out)
+    sender = sender_of(world, controller)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(sender.run())
+            await turns()
+            world.fetch(3, world.hosted().partition.log_end)
+            await turns()
+            assert controller.asked, "without an answer: the next try has a time"
+            sender._proposed.set()
+            await asyncio.sleep(0)
+            running.cancel()
+            await turns()
+            is_over = running.done()
+            for left in asyncio.all_tasks() - {asyncio.current_task()}:
+                left.cancel()
+        assert is_over
+
+    run_virtual(main())
