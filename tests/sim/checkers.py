@@ -184,6 +184,21 @@ def check_acknowledged(history: PlainLog, *, base_offset: int, asked: Sequence[i
     return written
 
 
+def check_repeated(history: PlainLog, *, asked: Sequence[int]) -> None:
+    """Check that a batch that is refused as a repetition was appended. ``asked``: producer id,
+    epoch, sequence.
+    """
+    headers = (one.header for one in history.batches)
+    require(
+        any(
+            (header.producer_id, header.producer_epoch, header.base_sequence) == tuple(asked)
+            for header in headers
+        ),
+        "a batch that is refused as a repetition was appended",
+        f"{history.topic_partition} never had {tuple(asked)}",
+    )
+
+
 class Recovered(NamedTuple):
     """State of one log after a restart."""
 

@@ -22,6 +22,7 @@ from sim.checkers import (
     check_producers,
     check_recovered_after_kill,
     check_recovered_after_power_loss,
+    check_repeated,
     check_sequences,
     check_watermark,
 )
@@ -133,6 +134,13 @@ def test_an_answer_that_names_another_place() -> None:
         check_acknowledged(log, base_offset=0, asked=(1, 0, 2))
     with pytest.raises(BrokenError, match="is in the log"):
         check_acknowledged(log, base_offset=1, asked=(1, 0, 0))
+
+
+def test_a_repetition_of_what_was_never_appended() -> None:
+    log = history(batch(0, producer_id=1, sequence=2))
+    check_repeated(log, asked=(1, 0, 2))
+    with pytest.raises(BrokenError, match="was appended"):
+        check_repeated(log, asked=(1, 0, 0))
 
 
 @pytest.mark.parametrize("found", [recovered(2), recovered(6), recovered(4, log_start=1)])

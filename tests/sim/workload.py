@@ -18,6 +18,7 @@ from sim.checkers import (
     ReaderMemory,
     check_acknowledged,
     check_fetched,
+    check_repeated,
     check_watermark,
     require,
     whole_batches,
@@ -186,8 +187,10 @@ class Producer:
     ) -> None:
         """Record the response: the node must keep to it, whether it arrives or not."""
         history = self._sim.history_of(self.topic_partition)
+        asked = (header.producer_id, header.producer_epoch, header.base_sequence)
+        if answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and history is not None:
+            check_repeated(history, asked=asked)
         if answer.error_code == ErrorCode.NONE and self._acks != 0 and history is not None:
-            asked = (header.producer_id, header.producer_epoch, header.base_sequence)
             written = check_acknowledged(history, base_offset=answer.base_offset, asked=asked)
             written.is_acknowledged = True
         connection.answer(lambda: on_answer(answer))

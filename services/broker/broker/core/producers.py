@@ -375,15 +375,18 @@ def _fenced(producer_id: int, epoch: int, current: int) -> Refused:
 
 
 def _out_of_turn(producer: _Producer, header: BatchHeader, expected: int) -> Verdict:
-    """Decide on a batch of the current epoch with a sequence out of order: repeated, older than the
-    window, or after a gap.
+    """Decide on a batch of the current epoch with a sequence out of order: repeated, older than a
+    full window, or missing: after a gap, or before the producer's first batch here.
     """
     base = header.base_sequence
     last = (base + header.last_offset_delta) % _SEQUENCES
     for batch in producer.batches:
         if batch.base_sequence == base and batch.last_sequence == last:
             return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp)
-    if producer.batches:
+    if len(producer.batches) == BATCHES_KEPT:
+        # A producer may begin at any sequence, so that one before a window with fewer batches may
+        # never have been appended. Clients take DUPLICATE_SEQUENCE_NUMBER for an acknowledgement.
+        # Before a full window nothing is in flight any longer.
         # Sequences are circular: a distance behind the window of less than half the circle is the
         # past.
         behind = (producer.batches[0].base_sequence - last) % _SEQUENCES

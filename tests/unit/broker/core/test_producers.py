@@ -60,7 +60,10 @@ def test_each_sequence_is_appended_once_and_in_order(
             assert isinstance(verdict, Duplicate)
             assert verdict.base_offset == following + move - first
             assert verdict.last_offset == verdict.base_offset + records - 1
-        elif following + move + records <= appended[-BATCHES_KEPT:][0][0]:
+        elif (
+            len(appended) >= BATCHES_KEPT
+            and following + move + records <= appended[-BATCHES_KEPT:][0][0]
+        ):
             assert code(verdict) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
         else:
             assert code(verdict) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -83,6 +86,19 @@ def test_a_newer_epoch_begins_at_zero() -> None:
 
 def test_an_unknown_producer_may_begin_anywhere() -> None:
     assert sent(ProducerTable(), header(1_000), 0) is ACCEPTED
+
+
+@pytest.mark.feature("K05")
+def test_a_batch_before_the_first_one_here_is_no_repetition() -> None:
+    """Of several batches in flight the first was refused for a moment, and the second was not.
+    Clients take DUPLICATE_SEQUENCE_NUMBER for an acknowledgement, and the first would be lost.
+    """
+    table = ProducerTable()
+    sent(table, header(2, 2), 0)
+    assert code(table.check(header(0, 2), 0)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for sequence in range(4, 4 + BATCHES_KEPT - 2):
+        sent(table, header(sequence), sequence)
+        assert code(table.check(header(0, 2), 0)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_sequences_go_on_at_zero_after_the_last() -> None:
