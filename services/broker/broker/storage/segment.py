@@ -255,6 +255,7 @@ class Segment:
                 times.encode_unwritten(),
             )
             times.written_count, times.stale_tail = len(times), False
+        self.txns.write(disk)
 
     def load_max_timestamp(self, disk: Disk) -> int:
         """Return the largest timestamp of a sealed segment: that of its time index's last entry."""

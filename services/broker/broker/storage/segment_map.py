@@ -164,13 +164,21 @@ class SegmentMap:
     # -- transactions
 
     def index_aborted(self, newly: list[AbortedTxn]) -> None:
-        """Add aborted transactions to the segments with their markers; ``newly`` is emptied."""
+        """Add aborted transactions to the segments with their markers; ``newly`` is emptied. Raises
+        DiskError: if the disk is only full, reads name them all the same, and
+        ``Segment.write_indexes`` writes them.
+        """
+        changed: dict[Segment, None] = {}
         for txn in newly:
             segment = self.segments[self.index_of(txn.last_offset)]
             self._shared.warm(segment)
-            segment.txns.add(self._shared.disk, txn)
+            segment.txns.add(txn)
             segment.aborted_from = NOT_LOOKED_UP
+            changed[segment] = None
         newly.clear()
+        for segment in changed:
+            if segment.file is not None:  # else it was written when the file was closed
+                segment.txns.write(self._shared.disk)
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions with a record in [start, end), by marker. The marker may

@@ -50,14 +50,18 @@ def aborted_between(aborted: Iterable[AbortedTxn], start: int, end: int) -> list
 
 
 class TxnIndex:
-    """Aborted transactions whose marker is in one segment. Written at once, since only a walk of
-    the log could restore them.
+    """Aborted transactions whose marker is in one segment.
+
+    They are in memory as soon as the marker is in the log, for readers may pass the aborted records
+    from then on. The file takes them at once, or, if there is no space, before the log counts as
+    synced: only a walk of the log could restore them.
     """
 
-    __slots__ = ("_path", "aborted", "has_file")
+    __slots__ = ("_path", "_written_count", "aborted", "has_file")
 
     def __init__(self, path: str, aborted: list[AbortedTxn], *, has_file: bool = False) -> None:
         self._path = path
+        self._written_count = len(aborted)
         self.aborted = aborted
         """Transactions in the order of their markers."""
         self.has_file = has_file
@@ -76,29 +80,35 @@ class TxnIndex:
         """Note that the file has another path."""
         self._path = path
 
-    def add(self, disk: Disk, txn: AbortedTxn) -> None:
+    def add(self, txn: AbortedTxn) -> None:
         """Add a transaction, unless it is present: a walk of the log may find its marker again."""
-        if self.aborted and txn.last_offset <= self.aborted[-1].last_offset:
+        if not self.aborted or txn.last_offset > self.aborted[-1].last_offset:
+            self.aborted.append(txn)
+
+    def write(self, disk: Disk) -> None:
+        """Append the entries that the file lacks. Raises DiskError."""
+        missing = self.aborted[self._written_count :]
+        if not missing:
             return
-        position = len(self.aborted) * ENTRY_BYTES
+        position = self._written_count * ENTRY_BYTES
         file = disk.open(self._path, create=True)
         self.has_file = True
         try:
             if file.size_bytes != position:
                 file.truncate(position)
-            file.write_at(position, [encode_aborted((txn,))])
+            file.write_at(position, [encode_aborted(missing)])
         finally:
             file.close()
-        self.aborted.append(txn)
+        self._written_count = len(self.aborted)
 
     def cut_to(self, disk: Disk, end: int) -> None:
         """Remove transactions whose marker is at or beyond ``end``, after a truncation."""
-        kept = [txn for txn in self.aborted if txn.last_offset < end]
-        if len(kept) == len(self.aborted):
+        self.aborted = [txn for txn in self.aborted if txn.last_offset < end]
+        if len(self.aborted) >= self._written_count:
             return
-        self.aborted = kept
+        self._written_count = len(self.aborted)
         file = disk.open(self._path)
         try:
-            file.truncate(len(kept) * ENTRY_BYTES)
+            file.truncate(self._written_count * ENTRY_BYTES)
         finally:
             file.close()

@@ -17,6 +17,7 @@ from tidemark.codec.control_record import (
 )
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, read_header, set_base_offset_and_epoch
 from tidemark.model.topic_configs import topic_config
+from tidemark.storage.disk import DiskFullError
 from tidemark.storage.mem_disk import MemDisk
 from unit.broker.storage.log_worlds import NOW, ORDERS, append, flush, new_log, opened
 
@@ -203,6 +204,52 @@ def test_a_power_failure_does_not_bring_back_aborts_that_were_cut_off() -> None:
     disk.crash()
     again = opened(disk, ROOMY, boot_id="boot-2").logs[ORDERS]
     assert (again.log_end, again.history.aborted_between(0, 2)) == (2, [])
+
+
+@pytest.mark.feature("M04")
+@pytest.mark.parametrize("way", ["goes on", "heals", "killed while full", "killed after it heals"])
+def test_an_abort_whose_index_entry_finds_no_space_is_known_all_the_same(way: str) -> None:
+    """The marker is in the log and is replicated: readers of committed records pass the aborted
+    ones, and must be told of them.
+    """
+    disk, manager, log = new_log(ROOMY)
+    write(log, 7)
+    write(log, 8)
+    end(log, 8, commits=False)
+    flush(manager)
+    fill(disk, room_bytes=80)  # for the marker, not for the entry
+    with pytest.raises(DiskFullError):
+        end(log, 7, commits=False)
+    assert log.log_end == 4
+    expected = [AbortedTxn(8, 1, 2, 0), AbortedTxn(7, 0, 3, 4)]
+    if way in ("heals", "killed after it heals"):
+        disk.capacity_bytes = 2**40
+        assert manager.try_heal(NOW)
+        flush(manager)
+        assert log.recovery_point == 4
+    if way.startswith("killed"):
+        disk.kill()
+        log = opened(disk, ROOMY).logs[ORDERS]
+    assert log.history.aborted_between(0, log.log_end) == expected
+
+
+def test_an_abort_without_an_index_entry_can_be_cut_off() -> None:
+    disk, _, log = new_log(ROOMY)
+    write(log, 7)
+    fill(disk, room_bytes=80)
+    with pytest.raises(DiskFullError):
+        end(log, 7, commits=False)
+    disk.capacity_bytes = 2**40
+    log._shared.fence_error = None
+    log.truncate_to(1)
+    assert log.history.aborted_between(0, log.log_end) == []
+    end(log, 7, commits=False)
+    assert log.history.aborted_between(0, log.log_end) == [AbortedTxn(7, 0, 1, 2)]
+
+
+def fill(disk: MemDisk, *, room_bytes: int) -> None:
+    """Leave so much space and no more."""
+    disk.capacity_bytes += room_bytes - disk.free_bytes()
 
 
 def test_a_log_that_begins_again_beyond_its_end_has_no_transactions_of_before() -> None:

@@ -37,7 +37,8 @@ def test_an_index_that_lost_its_end_goes_on_behind_its_entries() -> None:
     index.cut_to(disk, 30)
     later = AbortedTxn(9, 40, 50, 40)
     for txn in (ABORTED[1], later):
-        index.add(disk, txn)
+        index.add(txn)
+    index.write(disk)
     assert TxnIndex.load(disk, path).aborted == index.aborted == [*ABORTED, later]
 
 
@@ -58,7 +59,8 @@ def test_the_file_follows_what_is_added_and_cut() -> None:
     disk.make_directory("orders-0")
     index = TxnIndex.load(disk, "orders-0/x.txnindex")
     for txn in (*ABORTED, ABORTED[1]):
-        index.add(disk, txn)
+        index.add(txn)
+        index.write(disk)
     assert TxnIndex.load(disk, "orders-0/x.txnindex").aborted == ABORTED
     index.cut_to(disk, 30)
     assert TxnIndex.load(disk, "orders-0/x.txnindex").aborted == ABORTED[:1]
