@@ -58,6 +58,16 @@ class ProducerEntry(NamedTuple):
         """
         return self.batches[-1].timestamp if self.batches else self.updated_at
 
+    def below(self, offset: int) -> "ProducerEntry":
+        """Return the entry without the batches, and the transaction, that begin at ``offset`` or
+        later. An epoch that came later is set again by what brought it.
+        """
+        first = self.current_txn_first_offset
+        return self._replace(
+            current_txn_first_offset=first if first < offset else NO_TXN_OFFSET,
+            batches=tuple(batch for batch in self.batches if batch.base_offset < offset),
+        )
+
 
 class Accepted(NamedTuple):
     """Verdict on the producer's next batch."""
@@ -329,6 +339,14 @@ class ProducerTable:
     def state(self) -> ProducerState:
         """Return all state, for a snapshot."""
         return ProducerState(self.entries(), self.owner_epoch, self.txns.ended())
+
+    def state_below(self, offset: int) -> ProducerState:
+        """Return the state from which a replay of the batches from ``offset`` on makes the present
+        one, for a log that loses all before it. Markers below ``offset`` are replicated.
+        """
+        return ProducerState(
+            tuple(entry.below(offset) for entry in self.entries()), self.owner_epoch
+        )
 
     def restore(self, state: ProducerState) -> None:
         """Replace all state by a snapshot's."""

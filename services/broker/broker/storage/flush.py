@@ -117,11 +117,20 @@ class UnsyncedBytes:
     those that the round synced.
     """
 
-    __slots__ = ("_flushing_end", "_segments", "directory_changed", "since_ms", "synced_end")
+    __slots__ = (
+        "_flushing_end",
+        "_segments",
+        "directory_changed",
+        "saved_end",
+        "since_ms",
+        "synced_end",
+    )
 
     def __init__(self, synced_end: int, now_ms: int) -> None:
         self.synced_end = synced_end
         """Exclusive: every record below it is on disk."""
+        self.saved_end = synced_end
+        """``synced_end`` as last checkpointed: the recovery point of a start after a crash."""
         self.since_ms = now_ms
         """Wall time at which the oldest unsynced byte was written."""
         self.directory_changed = False
@@ -153,6 +162,7 @@ class UnsyncedBytes:
     def cut_to(self, end: int) -> None:
         """Truncate: bytes written from ``end`` on are not on disk."""
         self.synced_end = min(self.synced_end, end)
+        self.saved_end = min(self.saved_end, end)
         self._flushing_end = min(self._flushing_end, end)
 
     def begin(

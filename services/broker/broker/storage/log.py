@@ -189,9 +189,8 @@ class Log:
         self._took(segment, info, now_ms)
 
     def append_run(self, records: memoryview, infos: Sequence[AnyAppend], now_ms: int) -> int:
-        """Append the first of these batches, and in the same call those behind it that need nothing
-        but to be written. Return how many. ``records`` has them one behind the other. Raises as
-        ``append``.
+        """Append the first of these batches, and with it those behind it that need only be written.
+        ``records`` has them one behind the other. Return how many. Raises as ``append``.
         """
         segment, count = self._segments.active, len(infos)
         if count > 1:
@@ -289,7 +288,7 @@ class Log:
             return
         with self.health.changing():
             self._chain.seal_active()
-            self.history.snapshot(self.log_end)
+            self.history.snapshot(self.log_end, self.unsynced.saved_end)
             fresh = self._chain.new_segment(self.log_end, now_ms)
         self._chain.roll_to(fresh, now_ms)
 
@@ -432,6 +431,7 @@ class Log:
             return []
         if count == len(views):
             self.roll(now_ms)
+        self.history.outlive(views[count - 1].end_offset, self.unsynced.saved_end)
         self._chain.remove_first(count, self.config)
         if self.first_base_offset > self.log_start:
             self._starts_at(self.first_base_offset)
@@ -493,7 +493,7 @@ class Log:
     def close(self, *, clean: bool) -> None:
         """Close every file; ``clean``: all of it on disk, the producers in a snapshot."""
         if clean:
-            self.history.snapshot(self.log_end)
+            self.history.snapshot(self.log_end, self.unsynced.saved_end)
             FlushRound(self._shared.disk, (self.begin_sync(),)).run_or_raise()
             self.unsynced.finish()
         self._chain.close(clean=clean)

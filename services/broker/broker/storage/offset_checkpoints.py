@@ -106,6 +106,8 @@ class OffsetCheckpoints:
         if points != self.recovery_points:
             checkpoint.write_offsets(self._disk, checkpoint.RECOVERY_POINTS, points, sync=sync)
             self.recovery_points = points
+            for one, log in self._all():
+                log.unsynced.saved_end = points.get(one, 0)
 
     def save_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write high watermarks. Raises DiskError."""

@@ -7,6 +7,8 @@ segment that holds their marker.
 import contextlib
 from collections.abc import Iterator
 
+from tidemark.storage.disk import DiskFullError
+
 from broker.core.producers import NO_OWNER, ProducerState
 from broker.storage.directory import LogDirectory
 from broker.storage.log_health import LogHealth
@@ -39,9 +41,29 @@ class ProducerHistory:
         """
         self._segments.index_aborted(self.table.newly_aborted)
 
-    def snapshot(self, log_end: int) -> None:
-        """Keep the table in a file. Raises DiskError."""
-        self._snapshots.write(self.table, log_end)
+    def snapshot(self, log_end: int, recovery_point: int) -> None:
+        """Keep the table in a file. ``recovery_point``: that of a start after a crash. Raises
+        DiskError.
+        """
+        recoverable = max(recovery_point, self._segments.segments[0].base_offset)
+        self._snapshots.write(self.table.state(), log_end, recoverable=recoverable)
+
+    def outlive(self, base_offset: int, recovery_point: int) -> None:
+        """Keep the producers of the segments before ``base_offset``, which are about to be removed,
+        in a file that a start after a crash trusts. A full disk does not stop the removal, which
+        makes room. Raises DiskError.
+        """
+        recoverable = max(recovery_point, base_offset)
+        if not self._snapshots.has_within(base_offset, recoverable):
+            state = self.table.state_below(base_offset)
+            with contextlib.suppress(DiskFullError):
+                self._snapshots.write(state, base_offset, recoverable=recoverable)
+
+    def begin_with(self, state: ProducerState, offset: int) -> None:
+        """Begin an empty log at ``offset`` with the producers of another one. Raises DiskError."""
+        self._snapshots.remove_all()
+        self.table.restore(state)
+        self._snapshots.write(state, offset, recoverable=offset)
 
     @contextlib.contextmanager
     def emptied(self, offset: int) -> Iterator[None]:
@@ -54,7 +76,7 @@ class ProducerHistory:
         yield
         self.table.restore(state)
         if state.owner_epoch != NO_OWNER:
-            self.snapshot(offset)
+            self.snapshot(offset, offset)
 
     def cut_to(self, end: int) -> None:
         """Make the table again from the latest snapshot and the batches behind it, now that the log

@@ -14,6 +14,7 @@ all five, so that a retry of any batch in flight is recognised after a restart t
 """
 
 import struct
+from bisect import insort
 from collections.abc import Sequence
 from typing import Final
 
@@ -107,14 +108,20 @@ class ProducerSnapshots:
         """Note that the directory has another name."""
         self._directory = directory
 
-    def write(self, producers: ProducerTable, offset: int) -> None:
-        """Store the table as of ``offset``; all but the latest few snapshots are removed."""
-        if self.offsets and self.offsets[-1] == offset:
+    def write(self, state: ProducerState, offset: int, *, recoverable: int) -> None:
+        """Store the state as of ``offset``. Kept are the latest few, and the latest one that a
+        start after a crash trusts: up to ``recoverable``, beyond which batches may be lost.
+        """
+        if offset in self.offsets:
             return
-        content = encode_snapshot(producers.state())
-        self._disk.replace_whole(_path(self._directory, offset), content, sync=False)
-        self.offsets.append(offset)
-        self._remove(self.offsets[:-KEPT])
+        self._disk.replace_whole(_path(self._directory, offset), encode_snapshot(state), sync=False)
+        insort(self.offsets, offset)
+        trusted = [one for one in self.offsets if one <= recoverable][-1:]
+        self._remove([one for one in self.offsets[:-KEPT] if one not in trusted])
+
+    def has_within(self, first: int, last: int) -> bool:
+        """True if there is a snapshot as of an offset in [first, last]."""
+        return any(first <= one <= last for one in self.offsets)
 
     def load_latest(self, producers: ProducerTable, offset_max: int) -> int | None:
         """Restore the latest usable snapshot up to ``offset_max``; return its offset, or None."""

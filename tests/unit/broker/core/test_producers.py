@@ -247,3 +247,35 @@ def test_positions_join_the_open_transaction_and_no_other(epoch: int, heard: Err
     table = ProducerTable()
     in_transaction(table, 0, 10, epoch=1)
     assert table.check_offsets(7, epoch) == heard
+
+
+HISTORY = st.lists(
+    st.tuples(st.integers(7, 8), st.sampled_from(["write", "commit", "abort", "bump"])),
+    max_size=30,
+)
+
+
+@given(HISTORY, st.integers(0, 30))
+def test_a_log_that_loses_its_beginning_keeps_its_producers(
+    steps: list[tuple[int, str]], start: int
+) -> None:
+    """What a replay from ``start`` on adds to the state below it is the state before."""
+    whole, again = ProducerTable(), ProducerTable()
+    batches = []
+    epochs, sequences = {7: 0, 8: 0}, {7: 0, 8: 0}
+    for offset, (producer_id, step) in enumerate(steps):
+        if step == "bump":
+            epochs[producer_id], sequences[producer_id] = epochs[producer_id] + 1, 0
+        epoch, sequence = epochs[producer_id], sequences[producer_id]
+        control = None if step == "write" else EndTxnMarker(step == "commit", 1)
+        if control is None:
+            sequences[producer_id] += 1
+        batch = header(-1 if control else sequence, epoch=epoch, producer_id=producer_id)
+        attributes = 0x30 if control else TRANSACTIONAL_BIT
+        batch = batch._replace(base_offset=offset, attributes=attributes)
+        batches.append((batch, control))
+        whole.replay(batch, 1_000, control)
+    again.restore(whole.state_below(start))
+    for batch, control in batches[start:]:
+        again.replay(batch, 1_000, control)
+    assert set(again.entries()) == set(whole.entries())

@@ -5,6 +5,7 @@ log meanwhile.
 import pytest
 from broker.storage.checkpoint import RECOVERY_POINTS
 from broker.storage.log import AppendInfo, Log
+from broker.storage.producer_snapshot import KEPT
 from broker.storage.txn_index import ENTRY_BYTES, AbortedTxn
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -294,3 +295,32 @@ def test_a_truncation_keeps_the_owner_whose_record_is_below_the_log_start() -> N
     log.advance_log_start(3)
     log.truncate_to(4)
     assert log.producers.owner_epoch == 5
+
+
+@pytest.mark.feature("K07")
+@pytest.mark.parametrize("synced", [False, True])
+def test_producers_whose_batches_are_deleted_are_known_after_many_rolls(synced: bool) -> None:
+    """Segments may roll faster than they are synced: a start trusts no snapshot beyond the
+    recovery point, and the batches are in no segment.
+    """
+    disk, manager, log = new_log(ROOMY)
+    own(log, 5)
+    write(log, 7)
+    write(log, 7)
+    log.roll(NOW)
+    if synced:
+        append(log)
+        flush(manager)
+        append(log)
+    log.advance_log_start(3)
+    log.apply_retention(NOW, 3)
+    for _ in range(5):
+        append(log)
+        log.roll(NOW)
+    assert log.first_base_offset == 3
+    before = log.producers.state()
+    disk.kill()
+    again = opened(disk, ROOMY).logs[ORDERS]
+    assert again.log_start == 3
+    assert again.producers.state() == before
+    assert len([one for one in disk.list("orders-0") if one.endswith(".snapshot")]) <= KEPT + 1

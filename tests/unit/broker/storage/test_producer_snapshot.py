@@ -77,7 +77,8 @@ def test_the_latest_usable_snapshot_counts() -> None:
     disk, table = MemDisk(), ProducerTable()
     snapshots = ProducerSnapshots(disk, "orders-0", ())
     for offset in (10, 20, 30):
-        snapshots.write(table_of(ENTRY._replace(updated_at=offset)), offset)
+        state = ProducerState((ENTRY._replace(updated_at=offset),))
+        snapshots.write(state, offset, recoverable=offset)
     disk.flip_bit("orders-0/00000000000000000020.snapshot", 12)
     assert snapshots.load_latest(table, 29) == 10
     assert table.entries()[0].updated_at == 10
@@ -90,7 +91,20 @@ def test_only_the_latest_few_are_kept() -> None:
     disk.make_directory("orders-0")
     snapshots = ProducerSnapshots(disk, "orders-0", ())
     for offset in range(KEPT + 2):
-        snapshots.write(ProducerTable(), offset)
+        snapshots.write(ProducerState(()), offset, recoverable=offset)
     assert len(disk.list("orders-0")) == KEPT
     snapshots.cut_to(KEPT)
     assert snapshots.offsets == [2, 3]
+
+
+def test_the_latest_that_a_start_trusts_is_kept_too() -> None:
+    disk = MemDisk()
+    disk.make_directory("orders-0")
+    snapshots = ProducerSnapshots(disk, "orders-0", ())
+    for offset in range(10, 100, 10):
+        snapshots.write(ProducerState(()), offset, recoverable=25)
+    assert snapshots.offsets == [20, 70, 80, 90]
+    snapshots.write(ProducerState(()), 50, recoverable=55)
+    assert snapshots.offsets == [50, 70, 80, 90]
+    assert snapshots.has_within(60, 70)
+    assert not snapshots.has_within(51, 69)
