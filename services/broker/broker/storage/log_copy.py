@@ -13,6 +13,7 @@ from tidemark.codec.record_batch import (
 from tidemark.codec.records import RecordsError
 from tidemark.storage.batch_walk import FrameError
 
+from broker.core.producers import ProducerState
 from broker.storage.log import AppendInfo, Log, LogRead, LogSlice
 from broker.storage.segment import frame_problem
 
@@ -87,6 +88,18 @@ def _is_cut(piece: LogSlice) -> bool:
     return piece.position + piece.length > piece.file.truncated_to
 
 
+def begin_at(future: Log, log: Log, offset: int) -> None:
+    """Empty a future log, and let it begin at ``offset``, with the producers whose batches in
+    ``log`` are below: the copy has no batches that would make them. Raises DiskError.
+    """
+    _begin_with(future, log.producers.state_below(offset), offset)
+
+
+def _begin_with(future: Log, state: ProducerState, offset: int) -> None:
+    future.truncate_fully_and_start_at(offset)
+    future.history.begin_with(state, offset)
+
+
 def append_chunk(future: Log, chunk: Chunk, now_ms: int) -> None:
     """Append batches that continue a future log, in as few writes as possible. Raises DiskError,
     LogDamagedError.
@@ -96,7 +109,8 @@ def append_chunk(future: Log, chunk: Chunk, now_ms: int) -> None:
     if chunk.infos[0].first < future.log_end:
         # The log starts inside of this batch: so does the future log, once it has the batch.
         assert future.log_start == future.log_end, (future.log_start, future.log_end)
-        future.truncate_fully_and_start_at(chunk.infos[0].first)
+        first = chunk.infos[0].first
+        _begin_with(future, future.producers.state_below(first), first)
     if chunk.controls:
         future.expect_room()  # for the index of aborted transactions
     view = memoryview(chunk.records)

@@ -1,11 +1,11 @@
 import pytest
 from broker.storage.log import AppendInfo, Log
-from broker.storage.log_copy import append_chunk, is_void, read_chunk
+from broker.storage.log_copy import append_chunk, begin_at, is_void, read_chunk
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import read_header, set_base_offset_and_epoch
 from tidemark.model.ids import LeaderEpoch, Offset
 from tidemark.storage.batch_walk import FrameError
-from unit.broker.storage.log_worlds import NOW, append, bytes_of, new_log
+from unit.broker.storage.log_worlds import NOW, ORDERS, append, bytes_of, new_log, opened
 
 TRANSACTIONAL = 0x10
 
@@ -72,6 +72,29 @@ def test_a_log_that_starts_inside_of_a_batch_is_copied_from_that_batch_on() -> N
     future.advance_log_start(14)
     assert whole(future) == whole(log)
     assert future.first_base_offset == 10
+
+
+@pytest.mark.feature("AD92", "K07")
+@pytest.mark.parametrize("start", [20, 24, 40])
+def test_a_copy_has_the_producers_whose_batches_are_deleted(start: int) -> None:
+    """Among them a producer in the middle of a transaction, and one that may retry its batch."""
+    disk, _, log = new_log()
+    _, _, source = new_log()
+    for sequence in (0, 10):
+        write = {"producer_id": 7, "producer_epoch": 3, "sequence": sequence}
+        append(source, records=10, attributes=TRANSACTIONAL, **write)
+    append(source, records=10, producer_id=8, producer_epoch=0, sequence=0)
+    append(source, records=10)
+    source.advance_log_start(start)
+    begin_at(log, source, start)
+    copied(source, log)
+    log.advance_log_start(start)
+    before = log.producers.state()
+    assert {one.producer_id for one in before.entries} == {7, 8}
+    assert before == source.producers.state()
+    disk.kill()
+    again = opened(disk).logs[ORDERS]
+    assert (again.log_start, again.producers.state()) == (start, before)
 
 
 @pytest.mark.feature("AD92")

@@ -20,7 +20,7 @@ from broker.storage.directory_names import future_name
 from broker.storage.disk_failures import DiskFailures
 from broker.storage.future_logs import MOVED_FROM
 from broker.storage.log import Log
-from broker.storage.log_copy import append_chunk, read_chunk
+from broker.storage.log_copy import append_chunk, begin_at, read_chunk
 from broker.storage.log_manager import LogManager
 from broker.storage.moved_logs import change_places, settle_moves
 from tidemark.storage.mem_disk import MemDisk
@@ -91,7 +91,7 @@ class Broker:
             future.truncate_to(step.end)
             log.cut_to = 2**63 - 1
         elif isinstance(step, Restart):
-            future.truncate_fully_and_start_at(step.start)
+            begin_at(future, log, step.start)
         elif isinstance(step, Advance):
             future.advance_log_start(step.start)
             future.apply_retention(NOW, future.log_start)
@@ -195,6 +195,26 @@ def test_a_crash_at_any_moment_leaves_one_log_with_every_record(power_fails: boo
         at += 1
     assert moved == {False, True}
     assert at > 30
+
+
+@pytest.mark.feature("AD92", "K07")
+@pytest.mark.parametrize("power_fails", [False, True])
+def test_producers_whose_batches_are_deleted_are_known_after_a_move(power_fails: bool) -> None:
+    broker = Broker()
+    broker.write(producer_id=7, producer_epoch=0, sequence=0)
+    broker.log.advance_log_start(broker.log.log_end)
+    flush(broker.managers[0])
+    broker.move()
+    flush(broker.managers[1])
+    expected = broker.log.producers.state()
+    for disk in broker.disks:
+        if power_fails:
+            disk.crash()
+        else:
+            disk.kill()
+    broker.start()
+    assert broker.homes == [broker.managers[1]]
+    assert broker.log.producers.state() == expected
 
 
 @pytest.mark.feature("AD92")

@@ -40,7 +40,7 @@ from broker.shell.partitions.replica_move import ReplicaMove
 from broker.shell.settings import BrokerSettings
 from broker.storage.directory import LogDamagedError
 from broker.storage.log import Log
-from broker.storage.log_copy import Chunk, append_chunk, is_void, read_chunk
+from broker.storage.log_copy import Chunk, append_chunk, begin_at, is_void, read_chunk
 from broker.storage.log_manager import LogManager
 from broker.storage.moved_logs import change_places
 from broker.storage.segment_map import LogRead
@@ -168,7 +168,7 @@ class Moving:
                 future.truncate_to(step.end)
                 hosted.log.cut_to = NEVER_CUT
             elif isinstance(step, Restart):
-                future.truncate_fully_and_start_at(step.start)
+                begin_at(future, hosted.log, step.start)
             elif isinstance(step, Advance):
                 future.advance_log_start(step.start)
                 future.apply_retention(self._clock.wall_ms(), high_watermark=future.log_start)
