@@ -50,7 +50,7 @@ class SequenceRules:
                 return ErrorCode.NONE, base_offset
         if header.base_sequence == self.next:
             return ErrorCode.NONE, -1
-        behind = header.base_sequence < self.next
+        behind = header.base_sequence < self.next and len(self.last) == self.last.maxlen
         return (
             ErrorCode.DUPLICATE_SEQUENCE_NUMBER
             if behind
