@@ -258,6 +258,19 @@ class MemDisk:
         """Return the space left."""
         return max(self.capacity_bytes - self._used_bytes(), 0)
 
+    @property
+    def is_bounded(self) -> bool:
+        """True if the disk can be full."""
+        return self.capacity_bytes < _UNBOUNDED
+
+    def leave(self, room_bytes: int) -> None:
+        """Bound the capacity to what is used now and so many bytes."""
+        self.capacity_bytes = self._used_bytes() + room_bytes
+
+    def unbound(self) -> None:
+        """Let the disk never be full."""
+        self.capacity_bytes = _UNBOUNDED
+
     # -- faults
 
     def _check_room(self, path: str) -> None:

@@ -1,5 +1,5 @@
-"""Disk faults: calls that fail for a while, pages that a failed sync dropped, and damage below the
-synced end. At most one machine at a time loses data (``may_lose``).
+"""Disk faults: calls that fail for a while, pages that a failed sync dropped, a lack of space, and
+damage below the synced end. At most one machine at a time loses data (``may_lose``).
 """
 
 from collections.abc import Callable, Sequence
@@ -172,6 +172,30 @@ def exhaust(world: "World") -> None:
     world.after(10, look)
 
 
+def fill(world: "World") -> None:
+    """Leave a disk little space for a while, or none: appends fail, and reads go on. A directory is
+    out of service only if a change of several steps was in the middle.
+    """
+    machine = up(world)
+    if machine is None or machine.process is None or machine.is_failing or world.is_draining:
+        return
+    if machine.has_fenced or not may_lose(world, machine):
+        return
+    name, disk, room = machine.host.name, world.dice.pick(machine.disks), world.dice.between(0, 200)
+    disk.leave(room)
+    world.note(name, f"has a disk that is full but for {room} B")
+
+    def make_room() -> None:
+        if disk not in machine.disks or not disk.is_bounded:
+            return
+        world.note(name, "has space on its disk again")
+        disk.unbound()
+        if machine.has_fenced:
+            _kill(world, machine, world.dice.pick(RESTART_MS))
+
+    world.after(world.dice.pick(FAILING_MS), make_room)
+
+
 def rot(world: "World") -> None:
     """Flip bits in a rolled segment of a running broker.
 
@@ -217,6 +241,7 @@ DISK_FAULTS: Final[dict[str, tuple[Callable[[Any], None], int]]] = {
     "damage_leader": (damage_leader, 2),
     "rot": (rot, 2),
     "exhaust": (exhaust, 1),
+    "fill": (fill, 2),
 }
 """Faults by name, each with its weight."""
 

@@ -18,10 +18,12 @@ from broker.core.groups.shard import GroupShard
 from broker.core.open_txns import OpenTxns
 from broker.core.producers import ACCEPTED, ProducerTable
 from broker.shell.transactions.txn_verifier import TxnVerifier
+from broker.storage.txn_index import TxnIndex
 from tidemark.codec.txn_records import EndKind
 from tidemark.model.errors import ErrorCode
 from tidemark.protocol.shard import Decision
 from tidemark.runtime.shard_runtime import ShardRuntime
+from tidemark.storage.disk import DiskFullError
 from txn_coordinator.core import additions, multi_writer_rules, sink_rules, transaction
 from txn_coordinator.core.effects import Answer, SendMarkers
 from txn_coordinator.core.requests import AddOffsets, BatchRefusal, FinishBatchReply
@@ -34,6 +36,7 @@ from sim.mutations import Change, changed
 _take = ShardRuntime._take
 _ask = TxnVerifier.ask
 _replay_end = Offsets.replay_end
+_write_index = TxnIndex.write
 _loaded = TxnShard.loaded
 _next_session = transaction.next_session
 _finish_batch = sink_rules.finish
@@ -140,6 +143,15 @@ def _whoever_has_the_name(txn: Any, winners: Any) -> Any:
     return None if is_replaced else problem
 
 
+def _forget_what_finds_no_space(index: Any, disk: Any) -> None:
+    written_count = index._written_count
+    try:
+        _write_index(index, disk)
+    except DiskFullError:
+        del index.aborted[written_count:]
+        raise
+
+
 SINK_MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "commits what losers wrote, too": ((multi_writer_rules, "committed", _count_all),),
     "takes a second commit of a batch for its first": ((sink_rules, "finish", _first_again),),
@@ -205,6 +217,9 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (Offsets, "delete_unknown", lambda *_: []),
     ),
     "takes offsets of a deleted topic": ((GroupShard, "_has_topic", lambda *_: True),),
+    "forgets an abort whose index entry finds no space": (
+        (TxnIndex, "write", _forget_what_finds_no_space),
+    ),
     **SINK_MUTATIONS,
     **HANDLE_MUTATIONS,
     **KIP_848_MUTATIONS,
@@ -220,11 +235,17 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "takes a topic for another one of its name": ("delete_topic", "delay_feed"),
     "keeps the offsets of deleted topics": ("delete_topic",),
     "takes offsets of a deleted topic": ("delete_topic", "delay_coordinator"),
+    "forgets an abort whose index entry finds no space": ("fill",),
 }
 """Faults under which a mutation is found soon; all faults for mutations without an entry."""
 
-_LENGTHS_MS: Final = {"takes a topic for another one of its name": 9_000}
-"""Longer runs: the topic must be made again while a coordinator still knows the one before."""
+_LENGTHS_MS: Final = {
+    "takes a topic for another one of its name": 9_000,
+    "forgets an abort whose index entry finds no space": 9_000,
+}
+"""Longer runs: the topic must be made again while a coordinator still knows the one before; an
+abort marker must be the last thing that fits.
+"""
 
 
 BREAKS: Final[dict[str, tuple[str, ...]]] = {
@@ -255,6 +276,11 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "keeps the offsets of deleted topics": ("groups keep no offset of a deleted topic",),
     "takes offsets of a deleted topic": ("groups keep no offset of a deleted topic",),
+    "forgets an abort whose index entry finds no space": (
+        "aborted transactions are indexed as the log says",
+        "nobody reads the aborted",
+        "what was read stays",
+    ),
     "gives a new session the epoch of the last": (
         "what is acknowledged is committed",
         "a transactional client hears what it understands",

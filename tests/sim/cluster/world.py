@@ -597,6 +597,7 @@ class World:
         """Restart a process that has taken a directory out of service."""
         for disk in machine.disks:
             disk.exhausted = False
+            disk.unbound()
             disk.repair()
         if machine.host.is_paused:
             machine.host.resume()
