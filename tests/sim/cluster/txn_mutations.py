@@ -242,9 +242,10 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
 _LENGTHS_MS: Final = {
     "takes a topic for another one of its name": 9_000,
     "forgets an abort whose index entry finds no space": 9_000,
+    "waits for no revocation": 8_000,
 }
 """Longer runs: the topic must be made again while a coordinator still knows the one before; an
-abort marker must be the last thing that fits.
+abort marker must be the last thing that fits; a member must be late to give up what it has.
 """
 
 

@@ -163,6 +163,8 @@ class Groups:
             except* TidemarkError as failures:
                 reason = str(failures.exceptions[0])
                 log.warning("group shard dropped", extra=fields(shard=number, reason=reason))
+                if held.hosted.log.damage is not None:  # another replica must lead
+                    backoff_s = _UNREADABLE_BACKOFF_S
             except* (ValueError, struct.error) as unreadable:
                 backoff_s = _UNREADABLE_BACKOFF_S
                 log.critical(

@@ -82,9 +82,7 @@ class GroupLog:
         return end
 
     async def read(self, end: int) -> AsyncGenerator[Buffer, None]:
-        """Yield whole batches below ``end``. Raises TidemarkError, and ValueError for a damaged
-        batch.
-        """
+        """Yield whole batches below ``end``. Raises TidemarkError."""
         offset = self._hosted.partition.log_start
         while offset < end:
             self._require_ours()
@@ -109,7 +107,7 @@ class GroupLog:
             raise TidemarkError(ErrorCode.NOT_COORDINATOR, words) from None
         except DamagedBatchError as damage:
             self._disks.found_damage(self._hosted, str(damage), damage.offset)
-            raise ValueError(str(damage)) from damage
+            raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(damage)) from damage
         except LogDamagedError as damage:
             self._disks.note_damage(self._hosted, damage)
             raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(damage)) from damage

@@ -192,8 +192,9 @@ def test_a_flipped_bit_is_never_loaded_and_is_reported() -> None:
         world.append()
     view = world.hosted().log.segments()[-1]
     world.disks[0].flip_bit(view.path, view.size_bytes - 1)
-    with pytest.raises(ValueError, match="batch at offset 1 is damaged"):
+    with pytest.raises(TidemarkError, match="batch at offset 1 is damaged") as failed:
         asyncio.run(read_of(world))
+    assert failed.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.hosted().log.health.damage_at == 1
     assert world.parts.partitions.disks.trouble.is_set()
 
