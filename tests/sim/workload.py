@@ -53,6 +53,8 @@ class Sent:
     epoch: int
     compression: int
     sent_at: int = 0
+    is_refused: bool = False
+    """True if it waits to be sent again. Until then nothing new is sent."""
 
 
 class Producer:
@@ -87,7 +89,8 @@ class Producer:
     def _turn(self) -> None:
         sim = self._sim
         self._look_after_answers()
-        if not sim.is_draining and len(self._window) < IN_FLIGHT_MAX:
+        is_blocked = self._is_idempotent and any(one.is_refused for one in self._window)
+        if not sim.is_draining and not is_blocked and len(self._window) < IN_FLIGHT_MAX:
             self._send(self._compose())
         if not sim.is_over:
             sim.after(sim.dice.between(1, 2 * self._pace_ms), self._turn)
@@ -138,7 +141,7 @@ class Producer:
         if self._connection is None or self._connection.is_broken:
             self._connection = Connection(sim, sim.dice, life=sim.node.life)
         connection = self._connection
-        sent.sent_at = sim.now
+        sent.sent_at, sent.is_refused = sim.now, False
         batch = build_batch(
             sent.records,
             compression=sent.compression,
@@ -212,6 +215,8 @@ class Producer:
             ErrorCode.INVALID_PRODUCER_EPOCH,
         ):
             self._reset()
+        else:
+            sent.is_refused = True
 
     def _reset(self) -> None:
         """Begin a new epoch with sequence 0: the partition lost the producer's state (KIP-360)."""
