@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from conformance.maven import NotBuiltError, class_path
+from conformance.maven import PROJECT, NotBuiltError, class_path
 from tidemark.cli.dev.process import pause_process
 from waiting import PATIENCE_S
 
@@ -102,10 +102,10 @@ def started(argv: list[str], log_path: Path) -> Iterator[RunningProgram]:
         yield program
 
 
-def build() -> JavaPrograms:
-    """Compile. Skips the tests where there is no JDK, no Maven or no registry."""
+def build(project: Path = PROJECT) -> JavaPrograms:
+    """Compile a project. Skips the tests where there is no JDK, no Maven or no registry."""
     try:
-        return JavaPrograms(class_path())
+        return JavaPrograms(class_path(project))
     except NotBuiltError as problem:
         pytest.skip(str(problem))
 
