@@ -6,6 +6,7 @@ python -m lab status            nodes, pods and volumes
 python -m lab kill|start N      loss of power of node N, and its return
 python -m lab cut|heal N        node N off the network, and back
 python -m lab enforce           enforce network policies on the nodes that run
+python -m lab cert-manager      start cert-manager, for issuers of the types CA and SelfSigned
 python -m lab run COMMAND...    kubectl or helm with the cluster's configuration
 """
 
@@ -20,7 +21,7 @@ from typing import Final
 
 import k8s_tools
 from images.debian import PackageError
-from lab import control_plane, node, policies, processes, programs
+from lab import cert_manager, control_plane, node, policies, processes, programs
 from lab.settings import BIN, KUBECONFIG, NODES_MAX, STATE, LabError, environment
 
 _NEEDED: Final = ("ip", "nsenter", "unshare", "mount", "dpkg-deb", "apt-get")
@@ -58,6 +59,7 @@ def down() -> None:
     if not STATE.exists():
         return
     policies.stop()
+    cert_manager.stop()
     for number in range(1, NODES_MAX + 1):
         node.remove(number)
     for name in control_plane.NAMES:
@@ -93,7 +95,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     commands.add_parser("up").add_argument(
         "--nodes", type=int, choices=range(1, NODES_MAX + 1), default=4
     )
-    for name in ("down", "status", "load", "enforce"):
+    for name in ("down", "status", "load", "enforce", "cert-manager"):
         commands.add_parser(name)
     for name in ("kill", "start", "cut", "heal"):
         commands.add_parser(name).add_argument("number", type=int)
@@ -109,6 +111,7 @@ def main(argv: Sequence[str]) -> int:
         "status": status,
         "load": load,
         "enforce": policies.enforce,
+        "cert-manager": cert_manager.start,
     }
     of_nodes: dict[str, Callable[[int], None]] = {
         "kill": node.kill,
