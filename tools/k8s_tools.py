@@ -52,6 +52,19 @@ def pause() -> Path:
     return _built("pause", "./pause", [])
 
 
+def program(name: str, modules: Path) -> Path:
+    """Return the path of the program of a directory with ``main.go``; build it if it is not there
+    yet. Raises ToolError.
+    """
+    content = hashlib.sha256()
+    for source in ("go.mod", "go.sum", "main.go"):
+        content.update((modules / source).read_bytes())
+    path = cache() / f"{name}-{content.hexdigest()[:16]}"
+    if not path.exists():
+        build(path, ".", modules=modules)
+    return path
+
+
 def can_build() -> bool:
     """True if helm is there or can be built."""
     return _path("helm").exists() or shutil.which("go") is not None

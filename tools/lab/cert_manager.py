@@ -2,7 +2,6 @@
 built from the Go modules of ``tools/cert-manager``.
 """
 
-import hashlib
 import json
 import subprocess
 from pathlib import Path
@@ -26,7 +25,7 @@ def start() -> None:
     # On the server: they are larger than the annotation in which kubectl would keep them.
     processes.run("kubectl", "apply", "--server-side", "--force-conflicts", "-f", kinds)
     processes.run("kubectl", "wait", "--for=condition=Established", "-f", kinds)
-    processes.start(_PROCESS, [str(_program()), str(KUBECONFIG)])
+    processes.start(_PROCESS, [str(k8s_tools.program("cert-manager", _MODULES)), str(KUBECONFIG)])
 
 
 def stop() -> None:
@@ -41,14 +40,3 @@ def _directory() -> Path:
     if found.returncode:
         raise LabError(f"{_MODULE} was not downloaded: {(found.stderr or found.stdout).strip()}")
     return Path(json.loads(found.stdout)["Dir"])
-
-
-def _program() -> Path:
-    """Return the path of the program; build it if it is not there yet. Raises ToolError."""
-    content = hashlib.sha256()
-    for name in ("go.mod", "go.sum", "main.go"):
-        content.update((_MODULES / name).read_bytes())
-    path = k8s_tools.cache() / f"cert-manager-{content.hexdigest()[:16]}"
-    if not path.exists():
-        k8s_tools.build(path, ".", modules=_MODULES)
-    return path

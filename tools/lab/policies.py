@@ -2,8 +2,6 @@
 each node, built from the Go modules of ``tools/policies``.
 """
 
-import hashlib
-from pathlib import Path
 from typing import Final
 
 import k8s_tools
@@ -17,7 +15,7 @@ def enforce() -> None:
     """Enforce policies on every node that runs, from when a pod is made or a policy changed.
     The first time the program is built, which takes some minutes.
     """
-    program = _program()
+    program = k8s_tools.program("policies", _MODULE)
     for number in node.running():
         argv = (str(program), str(KUBECONFIG), node_name(number), SERVICES)
         node.start_inside(number, _process(number), *argv)
@@ -36,14 +34,3 @@ def stop() -> None:
 
 def _process(number: int) -> str:
     return f"policies{number}"
-
-
-def _program() -> Path:
-    """Return the path of the controller; build it if it is not there yet. Raises ToolError."""
-    content = hashlib.sha256()
-    for name in ("go.mod", "go.sum", "main.go"):
-        content.update((_MODULE / name).read_bytes())
-    path = k8s_tools.cache() / f"policies-{content.hexdigest()[:16]}"
-    if not path.exists():
-        k8s_tools.build(path, ".", modules=_MODULE)
-    return path
