@@ -25,11 +25,11 @@ class AppendCall:
         self.endpoint = endpoint
         stub: Any = partition_store_pb2_grpc.PartitionStoreStub(channel)
         self._call: Stream = stub.Append()
+        self._was_open = False
 
-    @property
-    def is_over(self) -> bool:
-        """True once the stream has ended."""
-        return bool(self._call.done())
+    def is_open_to(self, endpoint: str) -> bool:
+        """True while the stream to this broker is open, as far as is known."""
+        return self._was_open and endpoint == self.endpoint and not self._call.done()
 
     def close(self) -> None:
         """End the stream; an exchange in progress fails."""
@@ -39,6 +39,7 @@ class AppendCall:
         """Wait until the broker is reached. Raises CallFailedError."""
         with call_failures(self.endpoint):
             await self._call.wait_for_connection()
+        self._was_open = True
 
     async def exchange(self, request: pb.AppendRequest) -> pb.AppendResponse:
         """Send one append; return its response. Raises UnknownOutcomeError."""

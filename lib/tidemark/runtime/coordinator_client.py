@@ -22,6 +22,7 @@ from tidemark.model.metadata import NO_COORDINATOR, TXN
 from tidemark.runtime.channel_pool import (
     CallFailedError,
     ChannelPool,
+    Stubs,
     call_failures,
 )
 from tidemark.runtime.kept_streams import KeptStreams
@@ -34,7 +35,6 @@ _REQUEST_ID_METADATA: Final = "x-request-id"
 _BACKOFF: Final = Backoff(20, 500)
 _LEFT_S_MIN: Final = 0.001
 """No retry with less time left than this: it may be below the resolution of the clock."""
-_STUBS_MAX: Final = 64
 _OWNER_PATIENCE_S: Final = 0.5
 """Interval at which a call without a response checks whether its shard has moved."""
 _NO_STREAMS: Final[Mapping[str, str]] = {}
@@ -127,11 +127,9 @@ class CoordinatorClient:
     ) -> None:
         """``streams``: methods that have another one which does the same on a stream."""
         self._directory = directory
-        self._channels = channels
-        self._make_stub = make_stub
+        self._stubs = Stubs(channels, make_stub)
         self._streams = {method: KeptStreams(stream) for method, stream in streams.items()}
         self._dice = dice
-        self._stubs: dict[str, tuple[grpc.aio.Channel, Any]] = {}
 
     async def call(
         self,
@@ -279,23 +277,13 @@ class CoordinatorClient:
         bound_s = timeout_s if method in self._streams else math.inf
         return self._while_owned(shard, endpoint, work, bound_s)
 
-    async def _stub(self, endpoint: str) -> Any:
-        """Return the stub of a channel; to make one costs a tenth of a call."""
-        channel = await self._channels.channel(endpoint)
-        known = self._stubs.get(endpoint)
-        if known is None or known[0] is not channel:
-            if len(self._stubs) >= _STUBS_MAX:
-                self._stubs.clear()
-            known = self._stubs[endpoint] = (channel, self._make_stub(channel))
-        return known[1]
-
     async def _call(
         self, endpoint: str, method: str, request: Any, timeout_s: float, error_of: ErrorOf
     ) -> Any:
         """Call once. Raises TidemarkError, also for a response with a code of RETRIED."""
         if not endpoint:
             raise _no_owner()
-        stub, streams = await self._stub(endpoint), self._streams.get(method)
+        stub, streams = await self._stubs.stub(endpoint), self._streams.get(method)
 
         async def call() -> Any:
             request_id = REQUEST_ID.get()

@@ -1,10 +1,12 @@
-"""KeptStreams: exchanges of one request and one response over streams that are kept.
+"""Kept streams: exchanges of one request and one response over streams that are kept. KeptStreams
+is the caller's end, ``answer_each`` the server's.
 
 A message of a stream costs about half of what a call of gRPC does. A stream has one exchange at a
 time, so that responses need no number and none waits for another; it is kept for the next one.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,14 +14,19 @@ import grpc
 import grpc.aio
 
 from tidemark.runtime.channel_pool import CallFailedError, call_failures
-from tidemark.runtime.streams import END_OF_STREAM
+from tidemark.runtime.streams import END_OF_STREAM, StreamContext, receive, send, until_gone
 
 Stream = Any  # a grpc.aio.StreamStreamCall; the stubs' generics do not know EOF
 Call = Callable[[], Awaitable[Any]]
+Answer = Callable[[Any, Any], Awaitable[Any]]
+"""Handler of the call that does the same: its request and its context."""
 
-_IDLE_MAX: Final = 16
+_IDLE_MAX: Final = 64
 """Streams to one peer that are kept."""
 _PEERS_MAX: Final = 64
+_CALLS: Final = 1_000
+"""Calls to a peer without the method, before it is tried again: the peer may be upgraded by then.
+"""
 
 
 @dataclass(slots=True)
@@ -28,8 +35,8 @@ class _Peer:
 
     stub: Any
     idle: list[Stream] = field(default_factory=list)
-    is_served: bool = True
-    """False: the peer is of a release without the method."""
+    calls_left: int = 0
+    """Calls to make before the next stream: the peer is of a release without the method."""
 
     def take(self, method: str) -> Stream:
         while self.idle:
@@ -65,7 +72,8 @@ class KeptStreams:
         peer = self._peers.get(endpoint)
         if peer is None or peer.stub is not stub:
             peer = self._replace(endpoint, stub)
-        if not peer.is_served:
+        if peer.calls_left:
+            peer.calls_left -= 1
             return await call()
         stream = peer.take(self._method)
         try:
@@ -77,7 +85,7 @@ class KeptStreams:
             if not stream.done():
                 stream.cancel()
             elif await stream.code() is grpc.StatusCode.UNIMPLEMENTED:
-                peer.is_served = False
+                peer.calls_left = _CALLS
             return await call()
         except BaseException:
             stream.cancel()  # its answer would be taken for that of another request
@@ -99,3 +107,24 @@ class KeptStreams:
             self._peers.pop(next(iter(self._peers))).end()
         made = self._peers[endpoint] = _Peer(stub)
         return made
+
+
+async def answer_each(answer: Answer, context: StreamContext, drained: asyncio.Event) -> None:
+    """Answer each request of a stream in its turn, until the caller ends the stream or this server
+    has drained: a stream that nothing uses would hold it up.
+    """
+    await until_gone(_serve_until(drained, _answer_each(answer, context)))
+
+
+async def _answer_each(answer: Answer, context: StreamContext) -> None:
+    while (request := await receive(context)) is not END_OF_STREAM:
+        await send(context, await answer(request, context))
+
+
+async def _serve_until(drained: asyncio.Event, serve: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        stopped = tasks.create_task(drained.wait(), name="stream-stopped")
+        serving = tasks.create_task(serve, name="stream-answers")
+        await asyncio.wait({stopped, serving}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        serving.cancel()

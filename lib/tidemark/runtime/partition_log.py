@@ -234,7 +234,7 @@ class RemotePartitionLog:
         """Attempt at the leader; repeat at the current leader after a code of ``passing``. Raises
         TidemarkError for other codes.
         """
-        delays = RetryDelays(_BACKOFF, self._dice)
+        delays: RetryDelays | None = None
         self._refused = ""
         while True:
             position = self._metadata.image.position
@@ -247,6 +247,7 @@ class RemotePartitionLog:
                 self._refused = failure.message
                 words = fields(partition=str(self.at), reason=failure.message)
                 log.debug("trying again", extra=words)
+            delays = delays or RetryDelays(_BACKOFF, self._dice)
             await self._metadata.wait_newer_or(position, delays.next_s())
 
     async def _while_leading(self, leader: PartitionLeader, work: Awaitable[T]) -> T:
@@ -294,7 +295,9 @@ class RemotePartitionLog:
         """Send one append. Raises TidemarkError if it was refused, UnknownOutcomeError if that is
         not certain.
         """
-        appends = await self._while_leading(leader, self._appends_at(leader))
+        appends = self._appends
+        if appends is None or not appends.is_open_to(leader.grpc_endpoint):
+            appends = await self._while_leading(leader, self._open_appends(leader))
         try:
             answer = await self._while_leading(leader, appends.exchange(request))
         except UnknownOutcomeError:
@@ -313,15 +316,13 @@ class RemotePartitionLog:
         outcome = ErrorCode.REQUEST_TIMED_OUT if code in _PASSING else code
         raise UnknownOutcomeError(outcome, words)
 
-    async def _appends_at(self, leader: PartitionLeader) -> AppendCall:
-        """Return an open stream to this leader. Raises TidemarkError LEADER_NOT_AVAILABLE; nothing
-        has been sent then.
+    async def _open_appends(self, leader: PartitionLeader) -> AppendCall:
+        """Open a stream to this leader. Raises TidemarkError LEADER_NOT_AVAILABLE; nothing has been
+        sent then.
         """
-        appends = self._appends
-        if appends is None or appends.endpoint != leader.grpc_endpoint or appends.is_over:
-            self._end_appends()
-            channel = await self._channels.channel(leader.grpc_endpoint)
-            appends = self._appends = AppendCall(channel, leader.grpc_endpoint)
+        self._end_appends()
+        channel = await self._channels.channel(leader.grpc_endpoint)
+        appends = self._appends = AppendCall(channel, leader.grpc_endpoint)
         try:
             await appends.wait_open()
         except CallFailedError as failure:

@@ -71,4 +71,4 @@ class TxnCoordinatorProcess(CoordinatorProcess):
     def make_services(self) -> Mapping[str, Any]:
         """See CoordinatorProcess."""
         assert isinstance(self.node, TxnCoordinatorNode)
-        return {server.SERVICE_NAME: server.TransactionCoordinatorService(self.node)}
+        return server.services(self.node)

@@ -105,6 +105,7 @@ class BrokerService:
                 return
             open_things.push_async_callback(self._session.stop)
             open_things.push_async_callback(self._seams.controller.close)
+            open_things.callback(services.markers.drained.set)
             await self._serve_until(stop, self._announcement(endpoints, grpc), servers)
 
     async def close(self) -> None:

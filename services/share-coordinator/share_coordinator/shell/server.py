@@ -5,12 +5,12 @@ from typing import Final
 
 from tidemark.runtime.coordinator.calls import Context
 from tidemark.runtime.coordinator.server import CountedService
+from tidemark.runtime.kept_streams import Answer, answer_each
 from tidemark.runtime.server import GrpcServer, MakeGrpcServer, make_grpc_server
 from tidemark_wire.v1 import share_pb2 as pb
 from tidemark_wire.v1 import share_pb2_grpc
 
 from share_coordinator.shell.node import ShareCoordinatorNode
-from share_coordinator.shell.rpc import stream_writes
 from share_coordinator.shell.rpc.table import HANDLERS
 
 add_service: Callable[[object, object], None] = (
@@ -22,7 +22,7 @@ SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["ShareCoordinator"].full_na
 class ShareCoordinatorService(CountedService):
     """Service with a method for each handler of the table, by its name on the wire, and streams."""
 
-    WriteStates: stream_writes.Write
+    WriteStates: Answer
 
     def __init__(self, node: ShareCoordinatorNode) -> None:
         super().__init__(node, HANDLERS)
@@ -30,7 +30,7 @@ class ShareCoordinatorService(CountedService):
 
     async def StreamWrites(self, _requests: object, context: Context) -> None:  # noqa: N802
         """Answer the writes of one stream. Each counts as one of WriteStates."""
-        await stream_writes.handle(self.WriteStates, context, self._drained)
+        await answer_each(self.WriteStates, context, self._drained)
 
 
 def make_server(

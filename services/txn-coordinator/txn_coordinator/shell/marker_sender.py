@@ -13,8 +13,9 @@ from typing import Any, Final, Protocol
 from tidemark.model.backoff import Dice
 from tidemark.model.ids import BrokerId
 from tidemark.model.metadata import ClusterImage
-from tidemark.runtime.channel_pool import CallFailedError, ChannelPool, call_failures
+from tidemark.runtime.channel_pool import CallFailedError, ChannelPool, Stubs, call_failures
 from tidemark.runtime.clock import Clock
+from tidemark.runtime.kept_streams import KeptStreams
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import fields
 from tidemark_wire.v1 import txn_pb2_grpc
@@ -77,7 +78,8 @@ class MarkerSender:
     ) -> None:
         """``observe_s`` is called with the seconds from each ``send`` to its last marker."""
         self._metadata = metadata
-        self._channels = channels
+        self._stubs = Stubs(channels, txn_pb2_grpc.TransactionMarkersStub)
+        self._streams = KeptStreams("StreamMarkers")
         self._clock = clock
         self._listener = listener
         self._request_timeout_s = request_timeout_ms / 1_000
@@ -168,16 +170,28 @@ class MarkerSender:
         """Send a request, and give its response or failure to the queue."""
         endpoint = image.brokers[effect.broker_id].grpc_endpoint
         request = write_markers(effect, image)
-        stub: Any = txn_pb2_grpc.TransactionMarkersStub(await self._channels.channel(endpoint))
         outcome: Answered | CallFailed
         try:
-            with call_failures(endpoint):
-                response = await stub.WriteMarkers(request, timeout=self._request_timeout_s)
+            async with asyncio.timeout(self._request_timeout_s):
+                response = await self._ask(endpoint, request)
         except CallFailedError as failure:
             outcome = CallFailed(effect.request, str(failure))
+        except TimeoutError:
+            words = f"{endpoint} did not answer within {self._request_timeout_s:g} s"
+            outcome = CallFailed(effect.request, words)
         else:
             outcome = Answered(effect.request, read_marker_codes(response))
         self._step(outcome)
+
+    async def _ask(self, endpoint: str, request: Any) -> Any:
+        """Return a broker's response. Raises CallFailedError."""
+        stub = await self._stubs.stub(endpoint)
+
+        async def call() -> Any:
+            with call_failures(endpoint):
+                return await stub.WriteMarkers(request, timeout=self._request_timeout_s)
+
+        return await self._streams.exchange(endpoint, stub, request, call)
 
 
 def _log(notice: Notice) -> None:

@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import grpc
 import grpc.aio
 from tidemark.model.errors import ErrorCode
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.topics import TopicPartition
+from tidemark.runtime.kept_streams import answer_each
 from tidemark_wire.v1 import txn_pb2 as pb
 from tidemark_wire.v1 import txn_pb2_grpc
 from unit.txn_coordinator import marker_images
@@ -22,6 +24,9 @@ class MarkerBroker(txn_pb2_grpc.TransactionMarkersServicer):
         self.endpoint = ""
         self.refusals: dict[TopicPartition, list[ErrorCode]] = {}
         self.requests: list[pb.WriteMarkersRequest] = []
+        self.has_streams = True
+        """False: of a release that has calls only."""
+        self.streams = 0
         self.was_asked = asyncio.Event()
         self.gate = asyncio.Event()
         self.gate.set()
@@ -43,6 +48,13 @@ class MarkerBroker(txn_pb2_grpc.TransactionMarkersServicer):
                 for marker in request.markers
             ]
         )
+
+    async def StreamMarkers(self, requests: Any, context: Any) -> None:  # noqa: N802
+        del requests
+        if not self.has_streams:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no such method")
+        self.streams += 1
+        await answer_each(self.WriteMarkers, context, asyncio.Event())
 
     def _answer(self, target: Any) -> ErrorCode:
         codes = self.refusals.get(TopicPartition(target.topic, target.partition))

@@ -61,6 +61,7 @@ class World:
         *,
         targets_max: int = 100,
         patience_ms: int = PATIENCE_MS,
+        request_timeout_ms: int = PATIENCE_MS,
     ) -> None:
         self.brokers = made
         self.clock = ManualClock()
@@ -80,7 +81,7 @@ class World:
                 patience_ms=patience_ms,
                 backoff=Backoff(1, 10),
             ),
-            request_timeout_ms=PATIENCE_MS,
+            request_timeout_ms=request_timeout_ms,
             observe_s=self.seconds.append,
         )
 
@@ -323,6 +324,38 @@ def test_a_partition_that_is_past_the_epoch_needs_no_marker() -> None:
         assert here.notes.names == ["t"]
 
     run(scenario)
+
+
+@pytest.mark.parametrize(("has_streams", "streams"), [(True, 1), (False, 0)])
+def test_requests_to_a_broker_share_a_stream_if_it_has_streams(
+    has_streams: bool, streams: int
+) -> None:
+    async def scenario(here: World) -> None:
+        first = here.brokers[0]
+        first.has_streams = has_streams
+        for count in (1, 2, 3):
+            here.send(ending(f"t{count}", B0))
+            await here.notes.come(count)
+        assert (len(first.requests), first.streams) == (3, streams)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("has_streams", [True, False])
+def test_a_broker_that_does_not_answer_in_time_is_asked_again(has_streams: bool) -> None:
+    async def scenario(here: World) -> None:
+        first = here.brokers[0]
+        first.has_streams = has_streams
+        first.gate.clear()
+        here.send(ending("t", B0))
+        while len(first.requests) < 2:
+            await here.tick()
+        first.gate.set()
+        while not here.notes.written:
+            await here.tick()
+        assert here.notes.names == ["t"]
+
+    run(scenario, request_timeout_ms=50)
 
 
 def test_a_fenced_owner_stops_all_of_its_shard() -> None:

@@ -2,6 +2,7 @@
 WriteTxnMarkers).
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from tidemark.codec.control_record import EndTxnMarker
 from tidemark.model.authorization import CLUSTER, Operation
 from tidemark.model.errors import ErrorCode
 from tidemark.protocol.shard import Writer
+from tidemark.runtime.kept_streams import answer_each
 from tidemark_wire.v1 import txn_pb2, txn_pb2_grpc
 
 from broker.shell.facts import BrokerFacts
@@ -31,14 +33,21 @@ class TransactionMarkers(txn_pb2_grpc.TransactionMarkersServicer):
         self._facts = facts
         self._table = table
         self._markers = markers
+        self.drained = asyncio.Event()
+        """Set once this broker has drained: streams that are kept end."""
+
+    async def StreamMarkers(  # noqa: N802
+        self, _requests: object, context: Context
+    ) -> None:
+        """Answer the requests of one stream as WriteMarkers does."""
+        await self._check_caller(context)
+        await answer_each(self.WriteMarkers, context, self.drained)
 
     async def WriteMarkers(  # noqa: N802 - the name in the proto
         self, request: txn_pb2.WriteMarkersRequest, context: Context
     ) -> txn_pb2.WriteMarkersResponse:
         """Append every marker, then wait until the in-sync replicas have them."""
-        requester = caller_of(context).requester
-        if not self._facts.authorizer.authorize(requester, Operation.CLUSTER_ACTION, CLUSTER):
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "ClusterAction is needed")
+        await self._check_caller(context)
         if sum(len(one.targets) for one in request.markers) > MARKERS_MAX:
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT, f"at most {MARKERS_MAX} targets in one call"
@@ -55,6 +64,11 @@ class TransactionMarkers(txn_pb2_grpc.TransactionMarkersServicer):
                 for of_marker in written
             ]
         )
+
+    async def _check_caller(self, context: Context) -> None:
+        requester = caller_of(context).requester
+        if not self._facts.authorizer.authorize(requester, Operation.CLUSTER_ACTION, CLUSTER):
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "ClusterAction is needed")
 
     def _write(
         self,

@@ -8,7 +8,7 @@ wait and not an error.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tidemark.model.backoff import Dice
@@ -19,6 +19,7 @@ from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.coordinator_client import CoordinatorClient, ImageDirectory
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark_wire.v1 import txn_pb2 as pb
+from tidemark_wire.v1 import txn_pb2_grpc
 
 from broker.shell.transactions.txn_verifier import (
     RETRY_BACKOFF_MAX_MS,
@@ -29,6 +30,11 @@ from broker.shell.wire_mapping import Caller, write_caller
 
 RELAY_TIMEOUT_S: Final = 10.0
 """Shorter than any client's request timeout: after it a client repeats the request."""
+_STREAMS: Final[Mapping[str, str]] = {
+    "AddPartitions": "StreamAdditions",
+    "EndTransaction": "StreamEnds",
+}
+"""Every transaction waits for both."""
 
 
 class Producer(NamedTuple):
@@ -78,6 +84,14 @@ class Listed(NamedTuple):
     transactions: tuple[Described, ...] = ()
 
 
+class _Stub(txn_pb2_grpc.TransactionCoordinatorStub, txn_pb2_grpc.TransactionStreamsStub):
+    """Methods of both services of a txn-coordinator."""
+
+    def __init__(self, channel: Any) -> None:
+        txn_pb2_grpc.TransactionCoordinatorStub.__init__(self, channel)
+        txn_pb2_grpc.TransactionStreamsStub.__init__(self, channel)
+
+
 class TxnRelay:
     """Relays to the coordinators that ``metadata`` names. ``close`` ends the channels to them."""
 
@@ -86,7 +100,9 @@ class TxnRelay:
     ) -> None:
         self._channels = channels
         self._dice = dice
-        self.client = CoordinatorClient(ImageDirectory(metadata), self._channels, dice=dice)
+        self.client = CoordinatorClient(
+            ImageDirectory(metadata), self._channels, _Stub, streams=_STREAMS, dice=dice
+        )
 
     def make_verifier(
         self,

@@ -1,4 +1,4 @@
-"""Writes of state on one stream."""
+"""The server's end of a stream that is kept."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from share_coordinator.shell.rpc.stream_writes import handle
+from tidemark.runtime.kept_streams import answer_each
 from virtual_time import run_skipping
 from waiting import patience, until
 
@@ -29,7 +29,7 @@ class Coordinator:
 
     async def stream(self, _requests: Any, context: Any) -> None:
         try:
-            await handle(self.write, context, self.drained)
+            await answer_each(self.write, context, self.drained)
         finally:
             self.streams_ended += 1
 
