@@ -196,6 +196,17 @@ class ProducerTable:
             return _fenced(producer_id, producer_epoch, producer.producer_epoch)
         return ACCEPTED
 
+    def administrators_marker(self, producer_id: int, marker: EndTxnMarker) -> EndTxnMarker:
+        """Return an administrator's marker with an epoch that fences no coordinator. An owner's
+        epoch is at least 1.
+
+        An epoch above the one remembered here comes from elsewhere: with it, the markers of the
+        real owner would be refused from then on.
+        """
+        producer = self._producers.get(producer_id)
+        known = 0 if producer is None else max(producer.coordinator_epoch, 0)
+        return marker._replace(coordinator_epoch=min(marker.coordinator_epoch, known))
+
     def is_open(self, producer_id: int, producer_epoch: int) -> bool:
         """True if the producer has an open transaction of this epoch here. One of an older epoch is
         another transaction, whose marker is yet to come.

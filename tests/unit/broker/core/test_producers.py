@@ -211,6 +211,17 @@ def test_a_deposed_coordinator_ends_nothing() -> None:
     assert code(verdict) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
+@pytest.mark.parametrize(
+    ("producer_id", "given", "kept"),
+    [(7, 2, 2), (7, 3, 3), (7, 4, 3), (7, -1, -1), (8, 1, 0), (8, 0, 0), (8, -1, -1)],
+)
+def test_an_administrators_marker_raises_no_epoch(producer_id: int, given: int, kept: int) -> None:
+    table = ProducerTable()
+    table.replay(marker(12), 0, EndTxnMarker(commits=True, coordinator_epoch=3))
+    end = EndTxnMarker(commits=False, coordinator_epoch=given)
+    assert table.administrators_marker(producer_id, end) == end._replace(coordinator_epoch=kept)
+
+
 def test_a_producer_with_an_open_transaction_writes_in_it() -> None:
     table = ProducerTable()
     in_transaction(table, 0, 10)

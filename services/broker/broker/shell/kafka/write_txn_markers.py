@@ -1,6 +1,7 @@
 """WriteTxnMarkers (27): an administrator ends a transaction that hangs in partitions led here.
 
-Coordinators send theirs through TransactionMarkers (gRPC); the append is the same.
+Coordinators send theirs through TransactionMarkers (gRPC); the append is the same, but only a
+coordinator raises the epoch that fences the coordinators before it.
 """
 
 from __future__ import annotations
@@ -67,9 +68,10 @@ def _write(
     hosted = table.find(topic, NO_TOPIC_ID, partition)
     if isinstance(hosted, ErrorCode):
         return Written(hosted, "")
+    end = EndTxnMarker(marker.transaction_result, marker.coordinator_epoch)
     ending = Ending(
         Writer(marker.producer_id, marker.producer_epoch),
-        EndTxnMarker(marker.transaction_result, marker.coordinator_epoch),
+        hosted.partition.producers.administrators_marker(marker.producer_id, end),
         marker.transaction_version >= BUMPED_FROM,
     )
     return markers.write(hosted, ending)

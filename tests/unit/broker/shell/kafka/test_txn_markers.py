@@ -4,11 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from broker.shell.transactions.marker_writer import Ending
+from tidemark.codec.control_record import EndTxnMarker
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.authorization import Authorizer, Operation, Requester, Resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TRANSACTION_STATE
+from tidemark.protocol.shard import Writer
 from unit.broker.shell.broker_worlds import OTHER, World, topic
 from unit.broker.shell.kafka.conftest import AskOf
 
@@ -99,11 +102,28 @@ def test_no_marker_gets_into_the_log_of_the_coordinators(world: World, ask_of: A
     assert world.hosted(TRANSACTION_STATE).partition.log_end == 0
 
 
+def end_as_coordinator(world: World, coordinator_epoch: int) -> ErrorCode:
+    end = EndTxnMarker(commits=False, coordinator_epoch=coordinator_epoch)
+    ending = Ending(Writer(7, 3), end, bumped=False)
+    return world.parts.groups.markers.write(world.hosted(), ending).error_code
+
+
 @pytest.mark.feature("L02")
 def test_a_coordinator_of_the_past_is_fenced(world: World, ask_of: AskOf) -> None:
-    written(ask_of, world, marker(coordinator_epoch=5))
+    assert end_as_coordinator(world, 5) is ErrorCode.NONE
+    assert end_as_coordinator(world, 4) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     refused = written(ask_of, world, marker(coordinator_epoch=4))
     assert refused == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+@pytest.mark.parametrize("known", [1, 5])
+def test_an_administrator_fences_no_coordinator(world: World, ask_of: AskOf, known: int) -> None:
+    assert written(ask_of, world, marker(coordinator_epoch=2**31 - 1)) == ErrorCode.NONE
+    assert producer(ask_of, world).coordinator_epoch == 0
+    assert end_as_coordinator(world, known) is ErrorCode.NONE
+    assert written(ask_of, world, marker(coordinator_epoch=known + 1)) == ErrorCode.NONE
+    assert producer(ask_of, world).coordinator_epoch == known
+    assert end_as_coordinator(world, known) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("permitted", [Operation.ALTER, Operation.CLUSTER_ACTION])
