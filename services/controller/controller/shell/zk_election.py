@@ -185,6 +185,7 @@ class ZkElection:
             term.end("/controller was removed")
             return
         except ZkError:
+            await asyncio.sleep(_RETRY_S)  # the session may be connected, and the error last
             await self._session.wait_connected()
             return
         self.active = _read_active(data)

@@ -1,5 +1,6 @@
 """Elections of one replica, one after the other, on a simulated ZooKeeper."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -8,7 +9,7 @@ from sim.loop import SimLoop
 from sim.test_zookeeper import World
 from sim.zk_adapter import SimZkSession
 from tidemark.model.ids import ControllerId
-from tidemark.runtime.zk_session import UnknownOutcomeError
+from tidemark.runtime.zk_session import OnChange, UnknownOutcomeError, ZkError, ZnodeStat
 
 
 class FlakySession(SimZkSession):
@@ -17,6 +18,15 @@ class FlakySession(SimZkSession):
     def __init__(self, world: World) -> None:
         super().__init__(world.zookeeper.connect("c"))
         self.loses_deletions = False
+        self.refuses_reads = False
+        self.refused_reads = 0
+
+    async def get(self, path: str, on_change: OnChange | None = None) -> tuple[bytes, ZnodeStat]:
+        if self.refuses_reads:
+            self.refused_reads += 1
+            assert self.refused_reads < 100, "asks without a pause"
+            raise ZkError(f"get {path}: NoAuth")
+        return await super().get(path, on_change)
 
     async def delete(self, path: str, *, version: int = -1) -> None:
         if self.loses_deletions:
@@ -63,5 +73,16 @@ def test_a_claim_whose_answer_was_lost_is_a_term() -> None:
         claimed = await election._claim()
         term = await election.campaign()
         assert term.controller_epoch == claimed.controller_epoch
+
+    run(use)
+
+
+def test_a_refusal_that_lasts_is_met_with_pauses() -> None:
+    async def use(election: ZkElection, session: FlakySession) -> None:
+        term = await election.campaign()
+        session.refuses_reads = True
+        asyncio.get_running_loop().call_later(3, term.end, "enough")
+        await election.watch(term)
+        assert 2 < session.refused_reads <= 16
 
     run(use)
