@@ -58,6 +58,8 @@ class Refusal(NamedTuple):
     message: str
     records: tuple[int, ...] = ()
     """Indexes of the invalid records; () if the batch as a whole is invalid."""
+    is_correctable: bool = False
+    """True if the batch may come again, once a worker has set it right."""
 
 
 class Repeated(NamedTuple):
@@ -139,10 +141,12 @@ _TIMESTAMP: Final = Refusal(
     "a timestamp is outside message.timestamp.before.max.ms and message.timestamp.after.max.ms",
 )
 UNTRUE_TIMESTAMP: Final = Refusal(
-    ErrorCode.INVALID_TIMESTAMP, "the batch's highest timestamp is before its first one"
+    ErrorCode.INVALID_TIMESTAMP,
+    "the batch's highest timestamp is before its first one",
+    is_correctable=True,
 )
-"""Refusal of a batch that may come again once its highest timestamp is right. Kafka sets that of
-every batch; Sarama before 1.45.2 leaves it out.
+"""Refusal of a batch whose highest timestamp a worker can set right. Kafka sets that of every
+batch; Sarama before 1.45.2 leaves it out.
 """
 
 

@@ -26,7 +26,6 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
 from tidemark.model.topics import INTERNAL_TOPICS
 
-from broker.core.batch_rules import UNTRUE_TIMESTAMP
 from broker.core.commit_wait import CommitWait
 from broker.core.produce_request import ANSWER, CLOSE, HOLD, PARK, Action, PendingProduce, Step
 from broker.core.txn_checks import NOT_ALLOWED, claims_transaction
@@ -38,7 +37,6 @@ from broker.shell.partitions.hosted import AppendOutcome, HostedPartition
 from broker.shell.partitions.inspection import InspectedAppend, must_inspect
 from broker.shell.transactions.verified_append import VerifiedAppend, must_verify
 
-UNTRUE: Final = UNTRUE_TIMESTAMP.message
 ZSTD: Final = 4
 ZSTD_FROM: Final = 7
 HINTS_FROM: Final = 10
@@ -125,7 +123,7 @@ def _handle_repeated(
     if not isinstance(hosted, ErrorCode) and _is_usual(hosted, records, version):
         hosted.counters.produces += 1
         outcome = parts.appender.append_batch(hosted, records, acks, parts.facts.clock.wall_ms())
-        error_code, base_offset, _, append_ms, log_start, must_wait, _, _ = outcome
+        error_code, base_offset, _, append_ms, log_start, must_wait, _, _, _ = outcome
         if not error_code and not must_wait:
             connection.answer(
                 header, produce_repeated.write_answer(known, base_offset, append_ms, log_start)
@@ -138,7 +136,7 @@ def _handle_repeated(
     produce = _Produce(parts, connection, header, request, [(topic, topic_id, results)])
     if outcome is None or isinstance(hosted, ErrorCode):
         produce.take_unusual(hosted, partition, records, results)
-    elif outcome.message is UNTRUE:
+    elif outcome.is_correctable:
         produce.correct(hosted, partition, records, results)
     else:
         produce.note(outcome, hosted, results, len(results))
@@ -182,10 +180,10 @@ def _handle_request(
             hosted.counters.produces += 1
             assert records is not None, "checked by _is_usual"
             outcome = parts.appender.append_batch(hosted, records, acks, now_ms)
-            error_code, base_offset, _, append_ms, log_start, must_wait, message, _ = outcome
+            error_code, base_offset, _, append_ms, log_start, must_wait, message, _, _ = outcome
             if error_code or must_wait:
                 produce = produce or _Produce(parts, connection, header, request, topics)
-                if message is UNTRUE:
+                if outcome.is_correctable:
                     produce.correct(hosted, partition, records, results)
                     continue
                 produce.note(outcome, hosted, results, len(results))
@@ -293,7 +291,7 @@ class _Produce:
         outcome = self._parts.appender.append_batch(
             hosted, records, self._request.acks, self._parts.facts.clock.wall_ms()
         )
-        if outcome.message is UNTRUE:
+        if outcome.is_correctable:
             self.correct(hosted, partition, records, results)
             return
         self.note(outcome, hosted, results, len(results))
@@ -306,9 +304,8 @@ class _Produce:
         records: memoryview,
         results: list[ProducePartitionResult],
     ) -> None:
-        """Append a batch that was UNTRUE again, once a worker has set its timestamp right."""
+        """Append a batch again, once a worker has set it right."""
         acks, lane = self._request.acks, self._connection
-        hosted.counters.failed_produces -= 1
         results.append(ProducePartitionResult(partition, NO_ERROR))
         inspection = self._parts.inspection
         work = InspectedAppend(inspection, hosted, bytes(records), acks=acks, lane=lane)
@@ -450,7 +447,7 @@ class _Produce:
 
 
 def _result(outcome: AppendOutcome, partition: int) -> ProducePartitionResult:
-    error_code, base_offset, _, append_time_ms, log_start, _, message, refused = outcome
+    error_code, base_offset, _, append_time_ms, log_start, _, message, refused, _ = outcome
     return ProducePartitionResult(
         partition,
         error_code,

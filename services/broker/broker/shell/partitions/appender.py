@@ -96,6 +96,7 @@ class PartitionAppender:
                 leader_epoch_expected=leader_epoch_expected,
             )
             if outcome.error_code:
+                hosted.counters.failed_produces += outcome.is_correctable
                 return outcome
             first = first or outcome
             position += size
@@ -160,7 +161,7 @@ class PartitionAppender:
         # A NamedTuple's own constructor takes twice as long.
         return tuple.__new__(
             AppendOutcome,
-            (_NO_ERROR, plan.first, end, stamped, bounds.log_start, must_wait, None, ()),
+            (_NO_ERROR, plan.first, end, stamped, bounds.log_start, must_wait, None, (), False),
         )
 
     def _not_planned(
@@ -205,7 +206,7 @@ class PartitionAppender:
     @staticmethod
     def refused(hosted: HostedPartition, refusal: Refusal) -> AppendOutcome:
         """Return the outcome of a refused append."""
-        hosted.counters.failed_produces += 1
+        hosted.counters.failed_produces += not refusal.is_correctable
         return AppendOutcome(
             refusal.error_code,
             base_offset=-1,
@@ -215,6 +216,7 @@ class PartitionAppender:
             must_wait=False,
             message=refusal.message,
             refused_records=refusal.records,
+            is_correctable=refusal.is_correctable,
         )
 
     # -- batches of the broker itself

@@ -97,6 +97,10 @@ class AppendOutcome(NamedTuple):
     message: str | None
     refused_records: tuple[int, ...] = ()
     """Indexes of the records that are at fault in a refused batch."""
+    is_correctable: bool = False
+    """True if the batch can be appended once a worker has set it right. Until it is given up, it is
+    not counted as failed.
+    """
 
 
 class ReadOutcome(NamedTuple):

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from broker.core.partition import Role
-from tidemark.codec.records import build_batch
+from tidemark.codec.record_batch import HEADER_BYTES, read_header
+from tidemark.codec.records import assemble_stored, build_batch
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import ControllerEpoch
 from tidemark.model.metadata import FeedPosition
@@ -48,6 +49,18 @@ def test_several_batches_are_appended_one_by_one() -> None:
     assert outcome.error_code is ErrorCode.INVALID_RECORD
     empty = one.appender.append(one.hosted(), memoryview(bytearray()), acks=1, now_ms=now)
     assert empty.error_code is ErrorCode.INVALID_RECORD
+
+
+def test_a_batch_that_can_be_set_right_has_failed_once_it_is_given_up() -> None:
+    one = world()
+    now, counters = one.clock.wall_ms(), one.hosted().counters
+    made = build_batch([(now, None, b"x", ())])
+    untrue = assemble_stored(read_header(made)._replace(max_timestamp=-1), made[HEADER_BYTES:])
+    outcome = one.appender.append_batch(one.hosted(), memoryview(bytearray(untrue)), 1, now)
+    assert (outcome.is_correctable, outcome.base_offset, counters.failed_produces) == (True, -1, 0)
+    data = memoryview(bytearray(made + untrue))
+    refused = one.appender.append(one.hosted(), data, acks=1, now_ms=now)
+    assert (refused.error_code, counters.failed_produces) == (ErrorCode.INVALID_TIMESTAMP, 1)
 
 
 @pytest.mark.parametrize(
