@@ -62,7 +62,7 @@ class MarkerListener(Protocol):
 
 
 class MarkerSender:
-    """Markers of all shards of one process. ``send`` and ``forget`` any time while ``run`` runs."""
+    """Markers of all shards of one process. ``send`` any time while ``run`` runs."""
 
     def __init__(
         self,
@@ -109,7 +109,9 @@ class MarkerSender:
         self._step(Send(shard, owner_epoch, effect))
 
     def forget(self, shard: int) -> None:
-        """Send nothing more for the shard, which was dropped. Requests in flight go on."""
+        """Send nothing more for the shard, which was dropped. Requests in flight go on. Shards are
+        dropped at the stop, too: also when ``run`` has ended.
+        """
         self._step(Forget(shard))
 
     async def run(self) -> None:
@@ -155,7 +157,9 @@ class MarkerSender:
                 self._calls[request] = call
                 call.add_done_callback(lambda _: self._calls.pop(request))
             case AbandonRequest(request):
-                self._calls[request].cancel()
+                # After the stop the call is gone, and the queue was not given its end.
+                if (under_way := self._calls.get(request)) is not None:
+                    under_way.cancel()
             case Report(shard, report, took_ms):
                 self._observe_s(took_ms / 1_000)
                 self._listener.submit(shard, report)

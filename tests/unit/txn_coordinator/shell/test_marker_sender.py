@@ -389,6 +389,19 @@ def test_a_forgotten_shard_has_no_requests_and_no_results() -> None:
     run(scenario)
 
 
+def test_a_shard_is_forgotten_after_the_stop_under_metadata_that_came_with_it() -> None:
+    async def main() -> None:
+        async with world() as here, patience():
+            here.brokers[0].gate.clear()
+            here.send(ending("under way", A0))
+            await here.brokers[0].was_asked.wait()
+        here.lead({"a": (2, 2)})
+        here.sender.forget(SHARD)
+        assert here.sender.ending_count == 0
+
+    asyncio.run(main())
+
+
 def test_markers_under_way_are_not_sent_twice() -> None:
     async def scenario(here: World) -> None:
         here.brokers[0].gate.clear()
