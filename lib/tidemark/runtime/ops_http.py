@@ -10,7 +10,7 @@ import json
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs
@@ -68,11 +68,14 @@ def bind_listener(address: HostPort, key: str) -> socket.socket:
         sock.settimeout(0)
     except OSError as error:
         sock.close()
-        raise AddressTakenError(
-            f"cannot listen at {address}: {error.strerror};"
-            f" stop what listens there, or change {key}"
-        ) from None
+        raise _taken(address, key, error) from None
     return sock
+
+
+def _taken(address: HostPort, key: str, error: OSError) -> AddressTakenError:
+    return AddressTakenError(
+        f"cannot listen at {address}: {error.strerror}; stop what listens there, or change {key}"
+    )
 
 
 class _QuietServer(uvicorn.Server):
@@ -82,6 +85,8 @@ class _QuietServer(uvicorn.Server):
         super().__init__(config)
         self.serving = asyncio.Event()
         self.stopping = asyncio.Event()
+        self.failure: OSError | None = None
+        """Reason why it does not listen."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -89,8 +94,12 @@ class _QuietServer(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and set ``serving``: requests are answered from then on."""
-        await super().startup(sockets)
+        """Start, and set ``serving``: requests are answered from then on, without a ``failure``."""
+        try:
+            await super().startup(sockets)
+        except OSError as error:
+            self.failure = error
+            self.should_exit = True
         self.serving.set()
 
     async def main_loop(self) -> None:
@@ -181,10 +190,27 @@ class HttpServer:
 
     async def __aenter__(self) -> "HttpServer":
         """Start; return once requests are answered. Raises AddressTakenError."""
-        sock = bind_listener(self._listen, self._key)
-        host, port = sock.getsockname()[:2]
-        self._address = HostPort(host, port)
-        config = uvicorn.Config(
+        self._server = _QuietServer(self._config())
+        with ExitStack() as unless_started:
+            sock = unless_started.enter_context(bind_listener(self._listen, self._key))
+            host, port = sock.getsockname()[:2]
+            self._address = HostPort(host, port)
+            await self._tasks.__aenter__()
+            serving = self._server.serve(sockets=[sock])
+            self._serving = self._tasks.create_task(serving, name=f"http-{self._key}")
+            try:
+                await self._server.serving.wait()
+                if self._server.failure is not None:
+                    # Another process has bound the address at the same time, and listened first.
+                    raise _taken(self._address, self._key, self._server.failure)
+            except BaseException as error:
+                await self.__aexit__(type(error), error, error.__traceback__)
+                raise
+            unless_started.pop_all()
+        return self
+
+    def _config(self) -> uvicorn.Config:
+        return uvicorn.Config(
             self._application,
             lifespan="off",
             log_config=None,
@@ -199,12 +225,6 @@ class HttpServer:
             timeout_graceful_shutdown=self._drain_seconds,
             **self._with_tls(),
         )
-        self._server = _QuietServer(config)
-        await self._tasks.__aenter__()
-        serving = self._server.serve(sockets=[sock])
-        self._serving = self._tasks.create_task(serving, name=f"http-{self._key}")
-        await self._server.serving.wait()
-        return self
 
     def _with_tls(self) -> dict[str, Any]:
         if self._tls is None:

@@ -15,6 +15,7 @@ from tidemark.runtime.ops_http import (
     Receive,
     Scope,
     Send,
+    bind_listener,
 )
 from tidemark.runtime.service_config import HostPort
 from waiting import PATIENCE_S
@@ -185,6 +186,50 @@ def test_a_request_that_takes_long_and_a_pause_before_the_next_are_no_slow_heads
             return [first.status_code, (await client.get("/")).status_code]
 
     assert asyncio.run(main()) == [204, 204]
+
+
+async def nothing(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """Answer nothing."""
+
+
+async def _begun(server: HttpServer, meanwhile: Callable[[asyncio.Task[object]], object]) -> None:
+    """Start a server; call ``meanwhile`` once its address is bound, before it listens."""
+    async with asyncio.TaskGroup() as tasks:
+        starting = tasks.create_task(server.__aenter__())
+        await asyncio.sleep(0)
+        meanwhile(starting)
+
+
+async def _is_left(server: HttpServer) -> bool:
+    """True if a task or a listener is left of the server."""
+    await asyncio.sleep(0)
+    if asyncio.all_tasks() != {asyncio.current_task()}:
+        return True
+    with bind_listener(server.address, "x") as sock:
+        sock.listen()
+    return False
+
+
+def test_a_start_that_another_listener_overtakes_leaves_nothing() -> None:
+    async def main() -> None:
+        with bind_listener(HostPort("127.0.0.1", 0), "x") as rival:
+            address = "{}:{}".format(*rival.getsockname())
+            server = HttpServer(nothing, address, key="rest.listen")
+            with pytest.raises(ExceptionGroup) as raised:
+                await _begun(server, lambda _: rival.listen())
+        assert raised.group_contains(AddressTakenError, match=f"{address}.*rest.listen", depth=1)
+        assert not await _is_left(server)
+
+    asyncio.run(main())
+
+
+def test_a_start_that_is_cancelled_leaves_nothing() -> None:
+    async def main() -> None:
+        server = HttpServer(nothing, "127.0.0.1:0", key="x")
+        await _begun(server, lambda starting: starting.cancel())
+        assert not await _is_left(server)
+
+    asyncio.run(main())
 
 
 def _probe(url: str, probed: threading.Event) -> None:
