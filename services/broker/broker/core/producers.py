@@ -7,7 +7,7 @@ number the records of a producer in this partition and go from 2**31 - 1 back to
 from typing import Final, NamedTuple
 
 from tidemark.codec.control_record import ControlRecord, EndTxnMarker, OwnerRecord
-from tidemark.codec.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from tidemark.codec.record_batch import TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, BatchHeader
 from tidemark.model.errors import ErrorCode
 
 from broker.core.open_txns import AbortedTxn, OpenTxns
@@ -43,7 +43,9 @@ class ProducerEntry(NamedTuple):
     coordinator_epoch: int
     current_txn_first_offset: int
     updated_at: int
-    """Broker's wall clock at the last append, ms; used for expiry."""
+    """Wall clock at the last append, ms; used for expiry. After a replay: at the replay, unless the
+    batch has its leader's time.
+    """
     batches: tuple[ProducedBatch, ...]
 
     @property
@@ -274,8 +276,10 @@ class ProducerTable:
         before.
 
         ``control`` is the content of a control batch. Batches without sequences (the coordinators'
-        own) only begin a transaction.
+        own) only begin a transaction. A replay may be long after the append: at a restart, or on a
+        replica that copies the log.
         """
+        now = _written_at(header, now)
         if control is None and header.base_sequence >= 0 and header.producer_id >= 0:
             self.appended(header, header.base_offset, now)
         elif isinstance(control, OwnerRecord):
@@ -381,6 +385,14 @@ class ProducerTable:
     def statistics(self) -> tuple[ProducerEntry, ...]:
         """Return the producers for DescribeProducers, by producer id."""
         return tuple(sorted(self.entries()))
+
+
+def _written_at(header: BatchHeader, now: int) -> int:
+    """Return the time of an append: that in the batch where a broker has set it, otherwise ``now``.
+    The clocks of producers do not count: records of long ago would expire their producer.
+    """
+    is_brokers = header.base_sequence < 0 or header.attributes & TIMESTAMP_TYPE_BIT
+    return min(now, header.max_timestamp) if is_brokers and header.max_timestamp >= 0 else now
 
 
 def _other_epoch(producer: _Producer, header: BatchHeader) -> Verdict:

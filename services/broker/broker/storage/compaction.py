@@ -424,7 +424,10 @@ class _Round:
             and header.last_offset + 1 < self._result.clean_end
             and header.last_offset + 1 not in self._ends
             and read_until <= job.now_ms
-            and (header.producer_epoch < epoch or read_until <= wrote_at)
+            and (
+                header.producer_epoch < epoch
+                or (read_until <= wrote_at and header.max_timestamp < wrote_at)
+            )
         )
 
     def _retention(self, header: BatchHeader) -> Retention:

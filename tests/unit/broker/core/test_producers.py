@@ -14,7 +14,7 @@ from broker.core.producers import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.codec.control_record import EndTxnMarker, OwnerRecord
-from tidemark.codec.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from tidemark.codec.record_batch import TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, BatchHeader
 from tidemark.model.errors import ErrorCode
 
 LAST = 2**31 - 1
@@ -119,13 +119,33 @@ def test_silent_producers_expire() -> None:
 def test_an_append_without_sequences_has_a_time_too() -> None:
     """Otherwise a transaction that has just committed offsets would count as hanging."""
     table = ProducerTable()
-    offsets = header(-1)._replace(attributes=TRANSACTIONAL_BIT)
+    offsets = header(-1)._replace(attributes=TRANSACTIONAL_BIT, max_timestamp=1_000)
     table.replay(offsets, 1_000)
     assert [one.last_timestamp for one in table.statistics()] == [1_000]
-    table.replay(header(-1, epoch=1), 2_000, EndTxnMarker(commits=True, coordinator_epoch=1))
+    end = header(-1, epoch=1)._replace(max_timestamp=2_000)
+    table.replay(end, 2_000, EndTxnMarker(commits=True, coordinator_epoch=1))
     assert [one.last_timestamp for one in table.statistics()] == [2_000]
     table.appended(header(0, epoch=1), 9, 3_000)
     assert [one.last_timestamp for one in table.statistics()] == [5]
+
+
+@pytest.mark.parametrize(
+    ("batch", "control", "written_at"),
+    [
+        (header(-1), EndTxnMarker(commits=True, coordinator_epoch=1), 5),
+        (header(-1)._replace(attributes=TRANSACTIONAL_BIT), None, 5),
+        (header(0)._replace(attributes=TIMESTAMP_TYPE_BIT), None, 5),
+        (header(0), None, 900),  # the time of a producer is any time
+        (header(-1)._replace(max_timestamp=-1), None, 900),
+        (header(-1)._replace(max_timestamp=950), None, 900),  # of a leader whose clock is ahead
+    ],
+)
+def test_a_replay_long_after_is_no_write(
+    batch: BatchHeader, control: EndTxnMarker | None, written_at: int
+) -> None:
+    table = ProducerTable()
+    table.replay(batch, 900, control)
+    assert [one.updated_at for one in table.entries()] == [written_at]
 
 
 def test_a_snapshot_keeps_the_whole_window() -> None:
@@ -144,7 +164,7 @@ def test_a_control_batch_moves_the_epoch_and_no_sequence() -> None:
     marker = header(-1, epoch=1)._replace(attributes=0x30)
     table.replay(marker, 9, EndTxnMarker(commits=True, coordinator_epoch=1))
     (entry,) = table.entries()
-    assert (entry.producer_epoch, entry.last_sequence, entry.updated_at) == (1, -1, 9)
+    assert (entry.producer_epoch, entry.last_sequence, entry.updated_at) == (1, -1, 5)
 
 
 def marker(offset: int, epoch: int = 0, *, producer_id: int = 7) -> BatchHeader:

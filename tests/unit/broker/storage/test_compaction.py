@@ -454,6 +454,14 @@ def test_markers_go_with_the_last_record_of_their_transaction(
     assert [header.base_offset for header, _ in batches_in(disk, cleaned.groups[0].path)] == kept
 
 
+def test_a_marker_that_may_be_the_last_write_of_its_producer_stays() -> None:
+    disk = MemDisk()
+    views = [write_segment(disk, 0, transactions(("a", 1), ("a", 1), ("b", 1)), 6)]
+    cleaned = clean_segments(lambda: disk, job(views, producers={7: (1, 0)}, delete_retention_ms=0))
+    kept = [header.base_offset for header, _ in batches_in(disk, cleaned.groups[0].path)]
+    assert kept == [1, 2, 3, 4, 5]
+
+
 def test_a_marker_stays_while_its_readers_have_time() -> None:
     disk = MemDisk()
     views = [write_segment(disk, 0, transactions(("a", 1), ("a", 1)), 4)]
