@@ -329,6 +329,11 @@ def test_a_batch_that_is_kept_alive_does_not_hang(cluster: Cluster, name: str) -
 
     async def use() -> None:
         async with SinkBatches(cluster.grpc()) as sink:
+            await sink.enlist(BatchId(name, "q", 0), "task-1")
+            old = ("--min-duration-ms", "0", "--pattern", name, "-b", cluster.kafka())
+            (open_one,) = await asyncio.to_thread(tidemark, "list", *old)
+            assert (open_one["transactional_id"], open_one["state"]) == (name, "Ongoing")
+            assert await asyncio.to_thread(tidemark, "holders", *where) == []
             await written(sink, BatchId(name, "q", 0), "task-0", "1")
             (holder,) = await asyncio.to_thread(tidemark, "holders", *where)
             assert holder["transactional_id"] == name
