@@ -142,7 +142,7 @@ class BrokerConfig(
         512 * _MIB,
         ge=_MIB,
         description="maximum size of the receive buffers of all connections; beyond it, large"
-        " frames wait",
+        " frames wait. Connections of the listener INTERNAL have an eighth of it besides",
     )
     grpc_bulk_bytes_in_flight_max: int = Field(
         64 * _MIB,

@@ -52,8 +52,8 @@ class Connection(asyncio.BufferedProtocol):
     """Connection of one client."""
 
     __slots__ = (
-        "_blocked", "_buffer", "_closed", "_end", "_frame_end", "_held_bytes", "_limits", "_mute",
-        "_muted", "_out", "_out_files", "_processing", "_queue", "_replies", "_small_frames",
+        "_blocked", "_buffer", "_closed", "_end", "_frame_end", "_held_bytes", "_mute", "_muted",
+        "_out", "_out_files", "_processing", "_queue", "_replies", "_room", "_small_frames",
         "_start", "_starved", "_stopped", "_swept_bytes", "_transport", "_turn", "_view",
         "address", "began_s", "ending", "frame_bytes", "frame_bytes_max", "frame_bytes_min",
         "frame_ms", "headers", "listener", "listener_name", "login", "order", "peer",
@@ -63,7 +63,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: "ConnectionHost[Connection]") -> None:
         self.listener = listener
-        self._limits = listener.limits
+        self._room = listener.limits.room(listener.name)
         self.requester, self.frame_bytes_max = listener.stranger, listener.frame_bytes_max
         self.frame_bytes_min = FRAME_BYTES_MIN  # less only for a token that has no header
         self.login: Login | None = None  # of a listener with SASL
@@ -107,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
             self._closed = True
             self._transport.abort()
             return
-        self._limits.buffered_bytes += BUFFER_BYTES_MIN
+        self._room.buffered_bytes += BUFFER_BYTES_MIN
         self._replace_buffer(BUFFER_BYTES_MIN)
         try:
             self._queue = self.listener.make_queue(self._transport, self._drained, self.close)
@@ -137,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         self._mute.cancel()
         self.listener.parked.forget_room(self._go_on)
         if self.address:
-            self._limits.release(self, len(self._buffer), gone=True)
+            self._room.release(self, len(self._buffer), gone=True)
             self.listener.gone(self)
         self._out, self._view, self._buffer = [], memoryview(b""), bytearray(0)
 
@@ -243,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
         if full and size < BUFFER_BYTES_USUAL:
             self._resize(size * 2)
         elif size > BUFFER_BYTES_USUAL and (
-            self._small_frames > SMALL_FRAMES_BEFORE_SHRINK or self._limits.contended
+            self._small_frames > SMALL_FRAMES_BEFORE_SHRINK or self._room.contended
         ):
             self._resize(BUFFER_BYTES_USUAL)
 
@@ -270,12 +270,12 @@ class Connection(asyncio.BufferedProtocol):
         old = len(self._buffer)
         if self._starved and size > old:
             return
-        if size > old and not self._limits.reserve(self, size - old, self._fed):
+        if size > old and not self._room.reserve(self, size - old, self._fed):
             self._starved = True
             return
         self._replace_buffer(size)
         if size < old:
-            self._limits.release(self, old - size)
+            self._room.release(self, old - size)
 
     def _replace_buffer(self, size: int) -> None:
         held = self._view[self._start : self._end]

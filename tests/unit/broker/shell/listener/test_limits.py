@@ -1,17 +1,19 @@
 """Bounds that all connections share."""
 
 import asyncio
+import struct
+from typing import Any, cast
 
 import pytest
 from broker.config import BrokerConfig
 from broker.core.live_settings import settings_in_force
 from broker.listener_address import Listener
 from broker.shell.listener.connection import Connection
-from broker.shell.listener.limits import MEMBERS_SPARE, ConnectionLimits
+from broker.shell.listener.limits import MEMBERS_SPARE, BufferRoom, ConnectionLimits
 from tidemark.model.ids import BrokerId
 from unit.broker.shell.broker_worlds import World
 from unit.broker.shell.conftest import make_listener
-from unit.broker.shell.listener.test_connection import Client
+from unit.broker.shell.listener.test_connection import Client, Frames
 
 
 class Disconnected(Client):
@@ -70,8 +72,34 @@ def test_followers_connect_to_a_full_broker_where_they_connect(name: str, is_tak
     assert asyncio.run(main()) == [False, not is_taken]
 
 
+@pytest.mark.parametrize(("name", "is_taken"), [("CLIENT", False), ("INTERNAL", True)])
+def test_clients_that_fill_the_buffers_do_not_hold_up_a_follower(name: str, is_taken: bool) -> None:
+    half = struct.pack(">i", 3 << 20) + bytes((3 << 20) - 1)
+    whole = struct.pack(">i", 300_000) + bytes(300_000)
+    frames = Frames()
+
+    async def main() -> None:
+        parts = World(buffers_max_bytes=1 << 20).parts
+        used = []
+        for listener, unread in (("CLIENT", half), ("CLIENT", half), (name, whole)):
+            at = make_listener(parts, cast("Any", frames), Listener(listener, "127.0.0.1", 0))
+            client, connection = Client(unread), Connection(at)
+            connection.connection_made(client)
+            while client.unread and client.reading:
+                client.readable(connection)
+                await asyncio.sleep(0)
+            used.append((client, connection))
+        for client, connection in used:
+            connection.connection_lost(None)
+            client.close()
+        assert parts.limits.buffered_bytes == 0
+
+    asyncio.run(main())
+    assert frames.sizes == ([300_000] if is_taken else [])
+
+
 def test_one_owner_may_exceed_the_buffers_others_wait_their_turn() -> None:
-    bound, resumed = limits(), list[str]()
+    bound, resumed = BufferRoom(100), list[str]()
     assert bound.reserve("a", 80, lambda: None)
     assert bound.reserve("b", 80, lambda: None)
     assert not bound.reserve("c", 80, lambda: resumed.append("c"))
@@ -83,7 +111,7 @@ def test_one_owner_may_exceed_the_buffers_others_wait_their_turn() -> None:
 
 
 def test_who_is_gone_waits_no_more() -> None:
-    bound, resumed = limits(), list[str]()
+    bound, resumed = BufferRoom(100), list[str]()
     bound.reserve("a", 200, lambda: None)
     assert not bound.reserve("b", 10, lambda: resumed.append("b"))
     bound.release("b", 0, gone=True)
