@@ -258,6 +258,16 @@ def test_the_next_transaction_waits_for_the_marker_of_the_last() -> None:
     assert code(table.check_transaction(following)) == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
+def test_an_abort_of_the_next_transaction_ends_what_a_lost_marker_left_open() -> None:
+    table = ProducerTable()
+    in_transaction(table, 0, 10, epoch=1)  # a new leader of an unclean election lacks its marker
+    end = EndTxnMarker(commits=False, coordinator_epoch=1)
+    assert table.check_marker(7, 3, end, bumped=True) is ACCEPTED
+    table.replay(marker(12, 3), 0, end)
+    assert table.newly_aborted == [AbortedTxn(7, 10, 12, 13)]
+    assert table.check_transaction(header(0, epoch=3)._replace(attributes=0x10)) is None
+
+
 def test_the_owner_of_a_shard_only_rises() -> None:
     table = ProducerTable()
     for epoch in (3, 2):
