@@ -2,7 +2,8 @@
 
     load    take over the log, replay it up to the end
     decide  on a request or a deadline: records and effects; the records are replayed at once
-    append  the records of decisions made meanwhile together, one batch for each writer, acks=all
+    append  the records of decisions made meanwhile together, one batch for each writer, acks=all.
+            Many or large records go out in several appends, one after the other
     release the effects, once the log is committed past everything replayed before them. Effects of
             a decision without records come from memory alone: they also wait until it is certain
             that no later owner had begun by then
@@ -14,9 +15,10 @@ the shard creates a new runtime, which loads again.
 import asyncio
 import contextlib
 import struct
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from tidemark.codec.control_record import EndTxnMarker, read_control
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, Buffer, read_header
@@ -41,6 +43,11 @@ REQUESTS_MAX: Final = 20_000
 """Bound on the unanswered requests of one shard."""
 BATCH_BYTES_TARGET: Final = 256 * 1024
 """Approximate size up to which records of several decisions share a batch."""
+APPEND_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bound on the records of one append, unless a single record is larger. A request to a broker has a
+bound too, and an append beyond it would fail again after every load: all transactions that are due
+by then are decided at once.
+"""
 LOAD_TURN_MS: Final = 5
 """Time for which a load may hold the loop before other tasks run."""
 
@@ -76,19 +83,49 @@ class ShardLog(Protocol):
         ...
 
 
+class _Encoded(NamedTuple, Generic[RecordT]):
+    """A record and its bytes."""
+
+    record: RecordT
+    key: bytes
+    value: bytes | None
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.key) + len(self.value or b"")
+
+
 @dataclass(eq=False, slots=True)
 class _Part(Generic[RecordT, EffectT]):
-    """Decisions whose records are appended together, and their effects."""
+    """Records that are appended together, and the effects of the decisions that end with them."""
 
-    runs: list[tuple[Writer | None, list[RecordT]]] = field(default_factory=list)
+    runs: list[tuple[Writer | None, list[_Encoded[RecordT]]]] = field(default_factory=list)
     effects: list[EffectT] = field(default_factory=list)
+    size_bytes: int = 0
 
-    def add(self, decision: Decision[RecordT, EffectT]) -> None:
-        if decision.records:
-            if not self.runs or self.runs[-1][0] != decision.writer:
-                self.runs.append((decision.writer, []))
-            self.runs[-1][1].extend(decision.records)
-        self.effects.extend(decision.effects)
+    def has_room(self, one: _Encoded[RecordT]) -> bool:
+        return not self.runs or self.size_bytes + one.size_bytes <= APPEND_BYTES_MAX
+
+    def add(self, one: _Encoded[RecordT], writer: Writer | None) -> None:
+        if not self.runs or self.runs[-1][0] != writer:
+            self.runs.append((writer, []))
+        self.runs[-1][1].append(one)
+        self.size_bytes += one.size_bytes
+
+    def batches(self, wall_ms: int) -> bytes:
+        """Build the batches: one for each writer in turn, split where they grow long."""
+        built: list[bytes] = []
+        for writer, records in self.runs:
+            rows: list[tuple[int, bytes, bytes | None, tuple[()]]] = []
+            size_bytes = 0
+            for one in records:
+                if size_bytes > BATCH_BYTES_TARGET:
+                    built.append(_build(rows, writer))
+                    rows, size_bytes = [], 0
+                rows.append((wall_ms, one.key, one.value, ()))
+                size_bytes += one.size_bytes
+            built.append(_build(rows, writer))
+        return b"".join(built)
 
 
 class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
@@ -130,7 +167,8 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._request_id = 0
-        self._gathered: _Part[RecordT, EffectT] = _Part()
+        self._gathered: deque[_Part[RecordT, EffectT]] = deque()
+        """Parts that wait for room in flight; only the last one takes further records."""
         self._in_flight: list[_Part[RecordT, EffectT]] = []
         self._confirming: _Part[RecordT, EffectT] | None = None
         """Effects from memory that wait for ``ShardLog.confirm``; also the last of its kind in
@@ -268,7 +306,7 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         if self._shard is None or self._tasks is None:
             committed.close()
             return
-        if self._gathered.runs:
+        if self._gathered:
             committed.close()
             words = "a transaction ended before records that wait for earlier appends"
             self._break(TidemarkError(ErrorCode.REQUEST_TIMED_OUT, words))
@@ -319,12 +357,28 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
         assert self.is_serving, "decisions are taken only while the shard is served"
         if not self._whole(lambda shard: _replay(shard, decision)):
             return
-        if not decision.records and not self._gathered.runs:
+        if not decision.records and not self._gathered:
             self._from_memory(decision.effects)
-        else:
-            self._gathered.add(decision)
+        elif self._gather(decision):
             self._flush_later()
         self._arm()
+
+    def _gather(self, decision: Decision[RecordT, EffectT]) -> bool:
+        """Queue a decision for the next appends, its effects with its last record. Return True
+        unless a record cannot be encoded, which drops the state.
+        """
+        gathered, writer = self._gathered, decision.writer
+        try:
+            for record in decision.records:
+                one = _Encoded(record, *self._encode(record))
+                if not gathered or not gathered[-1].has_room(one):
+                    gathered.append(_Part())
+                gathered[-1].add(one, writer)
+        except (ValueError, struct.error) as unencodable:
+            self._break(unencodable)
+            return False
+        gathered[-1].effects.extend(decision.effects)
+        return True
 
     def _from_memory(self, effects: Sequence[EffectT]) -> None:
         """Perform effects that no record accompanies, once the owner is confirmed and the last
@@ -359,17 +413,15 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
             self._flush()
 
     def _flush(self) -> None:
-        if not self._gathered.runs or len(self._in_flight) >= self._in_flight_max:
-            return
-        part, self._gathered = self._gathered, _Part()
-        self._in_flight.append(part)
-        assert self._tasks is not None, "run() appends"
-        try:
-            batches = self._batches(part)
-        except (ValueError, struct.error) as unencodable:
-            self._break(unencodable)
-            return
-        self._watch(part, self._log.append(batches))
+        while self._gathered and len(self._in_flight) < self._in_flight_max:
+            part = self._gathered.popleft()
+            self._in_flight.append(part)
+            try:
+                batches = part.batches(self._clock.wall_ms())
+            except (ValueError, struct.error) as unencodable:
+                self._break(unencodable)
+                return
+            self._watch(part, self._log.append(batches))
 
     def _watch(self, part: _Part[RecordT, EffectT], committed: Awaitable[int]) -> None:
         assert self._tasks is not None, "run() appends"
@@ -402,30 +454,13 @@ class ShardRuntime(Generic[RequestT, RecordT, EffectT]):
     def _locate(self, part: _Part[RecordT, EffectT], end: int) -> None:
         """Say where the records of a part are: the last of them is the one before ``end``."""
         assert self._located is not None, "only a shard that asks for it"
-        records = [record for _, run in part.runs for record in run]
+        records = [one.record for _, run in part.runs for one in run]
         for offset, record in enumerate(records, end - len(records)):
             self._located(record, Offset(offset))
 
     def _release(self, effects: Sequence[EffectT]) -> None:
         for effect in effects:
             self._perform(effect)
-
-    def _batches(self, part: _Part[RecordT, EffectT]) -> bytes:
-        """Build the batches of a part: one for each writer in turn, split where they grow long."""
-        wall = self._clock.wall_ms()
-        built: list[bytes] = []
-        for writer, records in part.runs:
-            rows: list[tuple[int, bytes, bytes | None, tuple[()]]] = []
-            size_bytes = 0
-            for record in records:
-                key, value = self._encode(record)
-                if size_bytes > BATCH_BYTES_TARGET:
-                    built.append(_build(rows, writer))
-                    rows, size_bytes = [], 0
-                rows.append((wall, key, value, ()))
-                size_bytes += len(key) + len(value or b"")
-            built.append(_build(rows, writer))
-        return b"".join(built)
 
     def _break(self, failure: BaseException) -> None:
         self._shard = None

@@ -130,4 +130,4 @@ class CoordinatedWorld(World):
 
 def is_busy(runtime: ShardRuntime[Any, Any, Any]) -> bool:
     """Return True if the shard has decisions that may not be committed yet."""
-    return bool(runtime._in_flight or runtime._gathered.runs)
+    return bool(runtime._in_flight or runtime._gathered)

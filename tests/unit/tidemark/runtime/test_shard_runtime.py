@@ -12,6 +12,7 @@ from tidemark.codec.records import build_batch, read_records
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import InstantMs, Offset
 from tidemark.protocol.shard import Decision, Moment, Writer
+from tidemark.runtime import shard_runtime
 from tidemark.runtime.shard_runtime import ShardRuntime
 from virtual_time import LoopClock, run_virtual
 
@@ -44,6 +45,9 @@ class Register:
         if request == "soon":
             self.due = InstantMs(now.instant + 5)
             return Decision()
+        if request.startswith("all "):
+            puts = tuple((key, "1") for key in request.removeprefix("all ").split())
+            return Decision(puts, (Told(request_id, "done"),))
         key, is_put, value = request.partition("=")
         if not is_put:
             return Decision((), (Told(request_id, self.values.get(key, "none")),))
@@ -250,6 +254,41 @@ def test_decisions_made_meanwhile_go_out_as_one_batch() -> None:
             await settle()
             log.release()
         assert log.records() == [["loaded"], ["k0"], ["k1", "k2", "k3"]]
+
+    served(log, work)
+
+
+def test_what_a_broker_does_not_take_at_once_goes_out_in_several_appends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shard_runtime, "APPEND_BYTES_MAX", 7)  # three records of two bytes each
+    log = HeldLog()
+
+    async def work(runtime: Runtime) -> None:
+        log.holds = True
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(runtime.ask("a=1"))
+            await settle()
+            put = tasks.create_task(runtime.ask("all b c d e f g h"))
+            read = tasks.create_task(runtime.ask("h"))
+            answered = []
+            for _ in range(4):
+                log.release()
+                await settle()
+                answered.append((put.done(), read.done()))
+        assert log.records() == [["loaded"], ["a"], ["b", "c", "d"], ["e", "f", "g"], ["h"]]
+        assert answered == [(False, False)] * 3 + [(True, True)]
+
+    served(log, work)
+
+
+def test_a_record_above_the_bound_is_appended_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_runtime, "APPEND_BYTES_MAX", 1)
+    log = HeldLog()
+
+    async def work(runtime: Runtime) -> None:
+        assert await runtime.ask("all a b") == "done"
+        assert log.records() == [["loaded"], ["a"], ["b"]]
 
     served(log, work)
 
