@@ -5,7 +5,7 @@ transactions.
 import asyncio
 import logging
 import random
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -51,8 +51,10 @@ verifies a reservation before it refuses an id.
 """
 
 NOTICES_MAX: Final = 10_000
-"""Ended transactions whose leaders have not all answered. Leaders are down for long then, and read
-the states when they are back.
+"""Ended transactions of which leaders are notified at a time. Others wait for their turn."""
+NOTICES_WAITING_MAX: Final = 200_000
+"""Ended transactions that wait for their turn. Of a further one leaders learn from the next owner
+of the shard, or when they read the states.
 """
 _BACKOFF: Final = Backoff(50, 10_000)
 _NOT_READ: Final[Mapping[SharePartitionKey, LeaderEpoch]] = MappingProxyType({})
@@ -101,6 +103,10 @@ class BrokerCalls:
         self._dice = dice
         self._releases: dict[str, asyncio.Task[None]] = {}
         self._notice_count = 0
+        self._notices: deque[tuple[TransactionsEnded, Callable[[], None]]] = deque()
+        """Notices that wait for their turn. None may be forgotten: its leader holds the records of
+        the transaction until it is notified.
+        """
         self._tasks = TaskParent()
 
     async def run(self) -> None:
@@ -202,19 +208,26 @@ class BrokerCalls:
         """Notify the leaders of share-partitions, until all of them have answered; then call
         ``answered``.
         """
-        if self._notice_count >= NOTICES_MAX:
+        if len(self._notices) >= NOTICES_WAITING_MAX:
             words = fields(reason="too many", **ended.transaction._asdict())
             log.warning("leaders not notified of a transaction's end", extra=words)
             return
-        task = self.start(
-            self._notify(ended, answered), f"transaction-{ended.transaction.producer_id}"
-        )
-        if task is not None:
-            self._notice_count += 1
-            task.add_done_callback(self._notice_ended)
+        self._notices.append((ended, answered))
+        self._begin_notices()
+
+    def _begin_notices(self) -> None:
+        while self._notices and self._notice_count < NOTICES_MAX:
+            ended, answered = self._notices.popleft()
+            task = self.start(
+                self._notify(ended, answered), f"transaction-{ended.transaction.producer_id}"
+            )
+            if task is not None:
+                self._notice_count += 1
+                task.add_done_callback(self._notice_ended)
 
     def _notice_ended(self, _: asyncio.Task[None]) -> None:
         self._notice_count -= 1
+        self._begin_notices()
 
     async def _notify(self, ended: TransactionsEnded, answered: Callable[[], None]) -> None:
         delays = RetryDelays(_BACKOFF, self._dice)

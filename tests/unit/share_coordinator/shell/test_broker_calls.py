@@ -2,11 +2,14 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import pytest
 from share_coordinator.core.effects import TransactionsEnded
+from share_coordinator.shell import broker_calls
 from share_coordinator.shell.broker_calls import BrokerCalls
-from tidemark.model.ids import LeaderEpoch, ProducerEpoch, ProducerId
+from tidemark.model.ids import NO_BROKER, LeaderEpoch, ProducerEpoch, ProducerId
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.share_state import SharePartitionKey, TransactionKey
 from tidemark.runtime.channel_pool import ChannelPool
@@ -71,6 +74,31 @@ def test_leaders_are_notified_of_an_end_at_the_same_time() -> None:
             await until(lambda: bool(answered))
             assert answered == [True]
             assert slow.notices == 1, "no notice waits for another leader's time-out"
+            running.cancel()
+
+    asyncio.run(main())
+
+
+def test_a_notice_beyond_the_bound_waits_and_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker_calls, "NOTICES_MAX", 1)
+
+    async def main() -> None:
+        async with patience(), group_broker() as leader, asyncio.TaskGroup() as tasks:
+            endpoints = {1: leader.endpoint}
+            metadata = MetadataCache(led_by(NO_BROKER, endpoints, epoch=1))
+            (topic_id,) = metadata.image.topics_by_id
+            calls = BrokerCalls(metadata, ChannelPool())
+            running = tasks.create_task(calls.run())
+            await asyncio.sleep(0)
+            keys, answered = (SharePartitionKey("g", topic_id, 0),), list[int]()
+            for one in range(3):
+                transaction = TransactionKey(ProducerId(one), ProducerEpoch(0))
+                ended = TransactionsEnded(transaction, True, keys, (LeaderEpoch(1),))
+                calls.transaction_ended(ended, partial(answered.append, one))
+            metadata.take(led_by(1, endpoints, epoch=2))
+            await until(lambda: answered == [0, 1, 2])
             running.cancel()
 
     asyncio.run(main())
