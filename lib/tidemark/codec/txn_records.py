@@ -6,7 +6,8 @@ key    Transaction   version int16 (0) · transactional id
        Writer        version int16 (0x5401) · transactional id · slot int32
 value  Transaction   Kafka's TransactionLogValue, versions 0 and 1 (flexible); 1 is written
        Handle        version int16 (0; 1 for a sink), flexible: the open transaction and the
-                     outcomes of the last ones; from 1: the state of the sink
+                     outcomes of the last ones; from 1: the state of the sink. Tag 0: id of the
+                     request that began it
        Writer        version int16 (0), flexible: the writer of the slot and its partitions
 
 The version of a key is its type. Tidemark's types start at 0x5400, far from Kafka's. So does the
@@ -67,6 +68,8 @@ _PREVIOUS_PRODUCER_ID_TAG: Final = 0
 _NEXT_PRODUCER_ID_TAG: Final = 1
 _CLIENT_VERSION_TAG: Final = 2
 _LAST_EPOCH_TAG: Final = 0x5400
+_ATTEMPT_TAG: Final = 0
+"""Tag of a handle, which earlier releases skip."""
 
 _INT16: Final = struct.Struct(">h")
 _INT64: Final = struct.Struct(">q")
@@ -162,6 +165,8 @@ class HandleRecord:
     """Outcomes of the last decided transactions, oldest first."""
     sink: SinkState | None = None
     """State of the sink, if the id's transactions are batches of a query."""
+    attempt_id: bytes = b""
+    """Id of the request that began the transaction, from its caller; empty: it had none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +411,7 @@ def _handle_value(record: HandleRecord) -> bytes:
     writer.array(record.outcomes, write_outcome)
     if record.sink is not None:
         write_sink(writer, record.sink)
-    writer.tags()
+    writer.tags({_ATTEMPT_TAG: record.attempt_id} if record.attempt_id else None)
     return writer.done()
 
 
@@ -421,7 +426,7 @@ def _read_handle(transactional_id: str, value: bytes | None) -> HandleRecord | H
         reader.tags()
         return outcome
 
-    record = HandleRecord(
+    return HandleRecord(
         transactional_id,
         number=reader.int64(),
         created_at=reader.int64(),
@@ -432,9 +437,8 @@ def _read_handle(transactional_id: str, value: bytes | None) -> HandleRecord | H
         winners=reader.array(reader.int32),
         outcomes=reader.array(read_outcome),
         sink=read_sink(reader) if version >= _SINK_VALUE_VERSION else None,
+        attempt_id=reader.tags().get(_ATTEMPT_TAG, b""),
     )
-    reader.tags()
-    return record
 
 
 def _read_end_kind(reader: FieldReader) -> EndKind:

@@ -160,9 +160,9 @@ class World:
         return self.ask(request, EndTransactionReply)
 
     def begin(
-        self, transactional_id: str = ID, *, abort_previous: bool = False
+        self, transactional_id: str = ID, *, abort_previous: bool = False, attempt: bytes = b""
     ) -> BeginTransactionReply:
-        request = BeginTransaction(transactional_id, TIMEOUT_MS, abort_previous)
+        request = BeginTransaction(transactional_id, TIMEOUT_MS, abort_previous, attempt)
         return self.ask(request, BeginTransactionReply)
 
     def handle(self, transactional_id: str = ID) -> str:

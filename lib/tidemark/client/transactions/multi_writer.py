@@ -12,6 +12,7 @@ writers in the same slot. A repeated request returns the same answer.
 
 import base64
 import json
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
@@ -106,6 +107,7 @@ class Transactions(TransactionClient):
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
             abort_previous=abort_previous,
+            attempt_id=uuid.uuid4().bytes,  # a retry must not meet the transaction that it began
         )
         answer = await self.calls.until(
             # Wait for a transaction that is ending, not for one that is open.

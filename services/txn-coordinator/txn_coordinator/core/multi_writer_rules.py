@@ -32,6 +32,7 @@ from txn_coordinator.core.settings import TxnSettings
 OUTCOMES_KEPT: Final = 64
 """Transactions of one id whose outcome is kept for a late FinishTransaction."""
 WRITER_NAME_BYTES_MAX: Final = 255
+ATTEMPT_ID_BYTES_MAX: Final = 16
 _MARKER_STEP: Final = 1
 """Distance from the epoch of a writer to the epoch of its markers."""
 _ASSIGNMENT_STEP: Final = 1 + _MARKER_STEP
@@ -54,7 +55,22 @@ def begin_problem(request: BeginTransaction, settings: TxnSettings) -> BeginTran
     problem = timeout_problem(request.transaction_timeout_ms, settings)
     if problem is not None:
         return BeginTransactionReply(ErrorCode.INVALID_TRANSACTION_TIMEOUT, problem)
+    if len(request.attempt_id) > ATTEMPT_ID_BYTES_MAX:
+        message = f"an attempt id has at most {ATTEMPT_ID_BYTES_MAX} bytes"
+        return BeginTransactionReply(ErrorCode.INVALID_REQUEST, message)
     return None
+
+
+def begun_before(
+    txn: MultiWriterTransaction | None, request: BeginTransaction
+) -> BeginTransactionReply | None:
+    """Return the reply to a request that has begun the last transaction; None to any other. What
+    has become of the transaction does not matter: the caller finds out with its handle.
+    """
+    record = txn.record if txn is not None else None
+    if record is None or not request.attempt_id or record.attempt_id != request.attempt_id:
+        return None
+    return BeginTransactionReply(ErrorCode.NONE, handle=handle_of(record))
 
 
 def begin(txn: MultiWriterTransaction | None, request: BeginTransaction, wall_ms: int) -> Ruling:
@@ -71,12 +87,23 @@ def begin(txn: MultiWriterTransaction | None, request: BeginTransaction, wall_ms
         assert txn is not None
         aborting = force_abort(txn, EndKind.SUPERSEDED, wall_ms)
         return Ruling(_begin_later("the open transaction is aborted first"), (aborting,))
-    record = begun(last, request.transactional_id, request.transaction_timeout_ms, wall_ms)
+    record = begun(
+        last,
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        wall_ms,
+        attempt_id=request.attempt_id,
+    )
     return Ruling(BeginTransactionReply(ErrorCode.NONE, handle=handle_of(record)), (record,))
 
 
 def begun(
-    last: HandleRecord | None, transactional_id: str, timeout_ms: int, wall_ms: int
+    last: HandleRecord | None,
+    transactional_id: str,
+    timeout_ms: int,
+    wall_ms: int,
+    *,
+    attempt_id: bytes = b"",
 ) -> HandleRecord:
     """Return the record that opens the next transaction. ``last`` is complete, or None."""
     return HandleRecord(
@@ -88,6 +115,7 @@ def begun(
         updated_at=transaction.later(last.updated_at, wall_ms) if last is not None else wall_ms,
         started_at=wall_ms,
         outcomes=last.outcomes if last is not None else (),
+        attempt_id=attempt_id,
     )
 
 

@@ -212,6 +212,10 @@ class BeginTransaction:
     transactional_id: str
     transaction_timeout_ms: int
     abort_previous: bool = False
+    attempt_id: bytes = b""
+    """Drawn by the caller. A repeated request has the same one, and gets the same handle; empty: a
+    repeated request finds a transaction open.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,9 +303,12 @@ class TxnShard:
         problem = multi_writer_rules.begin_problem(request, self._settings)
         if problem is not None:
             return Ruling(problem)
+        txn = self._table.multi_writer.get(request.transactional_id)
+        repeated = multi_writer_rules.begun_before(txn, request)
+        if repeated is not None:
+            return Ruling(repeated)
         record = self._table.records.get(request.transactional_id)
         if record is None or record.state not in transaction.OPEN:
-            txn = self._table.multi_writer.get(request.transactional_id)
             return multi_writer_rules.begin(txn, request, self._now.wall)
         message = "a transaction of Kafka's API is open"
         reply = BeginTransactionReply(ErrorCode.CONCURRENT_TRANSACTIONS, message)

@@ -142,6 +142,7 @@ def read_begin(request: pb.BeginTransactionRequest) -> core.BeginTransaction:
         transactional_id=_named(request.transactional_id),
         transaction_timeout_ms=request.transaction_timeout_ms,
         abort_previous=request.abort_previous,
+        attempt_id=request.attempt_id,
     )
 
 

@@ -73,6 +73,7 @@ RECORDS: st.SearchStrategy[TxnRecord] = st.one_of(
         st.lists(st.integers(0, 20_000)).map(tuple),
         st.lists(OUTCOMES, max_size=4).map(tuple),
         st.none() | SINKS,
+        st.binary(max_size=16),
     ),
     st.builds(HandleTombstone, IDS),
     st.builds(

@@ -193,6 +193,25 @@ def test_one_transaction_of_an_id_is_open_at_a_time(world: World) -> None:
     assert "newer" in world.finish(handle).error_message
 
 
+@pytest.mark.feature("L04")
+@pytest.mark.parametrize("abort_previous", [False, True])
+def test_a_repeated_begin_gets_the_same_handle(world: World, *, abort_previous: bool) -> None:
+    begun = world.begin(abort_previous=abort_previous, attempt=b"one")
+    world.crash()
+    assert world.begin(abort_previous=abort_previous, attempt=b"one") == begun
+    assert world.finish(begun.handle, world.writer(begun.handle, "a", P0)).committed
+    assert world.begin(attempt=b"one") == begun, "late, it begins nothing"
+    world.all_written()
+    assert world.begin(attempt=b"two").handle not in ("", begun.handle)
+
+
+def test_attempts_of_others_and_without_an_id_meet_the_open_transaction(world: World) -> None:
+    world.begin(attempt=b"one")
+    for attempt in (b"two", b""):
+        assert world.begin(attempt=attempt).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.begin(attempt=bytes(17)).error_code == ErrorCode.INVALID_REQUEST
+
+
 @pytest.mark.feature("L03", "L04")
 def test_a_new_session_of_kafkas_api_aborts_an_open_handle(world: World) -> None:
     handle = world.handle()

@@ -66,9 +66,10 @@ def test_filters_of_a_listing_are_read_whole() -> None:
 
 def test_a_beginning_is_read_whole() -> None:
     request = pb.BeginTransactionRequest(
-        transactional_id="t", transaction_timeout_ms=5, abort_previous=True
+        transactional_id="t", transaction_timeout_ms=5, abort_previous=True, attempt_id=b"7"
     )
-    assert wire.read_begin(request) == core.BeginTransaction("t", 5, abort_previous=True)
+    expected = core.BeginTransaction("t", 5, abort_previous=True, attempt_id=b"7")
+    assert wire.read_begin(request) == expected
 
 
 def test_an_enlisting_is_read_whole() -> None:

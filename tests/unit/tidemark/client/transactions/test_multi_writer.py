@@ -196,11 +196,13 @@ def test_what_passes_is_asked_again_and_an_open_transaction_is_told() -> None:
         ):
             coordinator.fails = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
             await transactions.begin_transaction("job")
+            (attempt_id,) = {each.attempt_id for each in coordinator.asked}
             coordinator.fails = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
             coordinator.on_asked = lambda: clock.advance(120_000)
             with pytest.raises(ConcurrentTransactionsError, match="finish it by its handle"):
                 await transactions.begin_transaction("job")
             assert not coordinator.fails
+            assert coordinator.asked[-1].attempt_id not in (b"", attempt_id)
 
     run(work())
 
