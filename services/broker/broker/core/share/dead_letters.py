@@ -168,9 +168,19 @@ class DeadLetters:
         """Return True if an attempt may begin."""
         if self.attempt is not None or self._share.phase is not Phase.ACTIVE:
             return False
+        if self._held and self._producer is not None:
+            self._release_dropped()
         if self._due or self._blocked or self._share.new_letters:
             self._refill()
         return self._has_work and now >= self._retry_at
+
+    def _release_dropped(self) -> None:
+        """Wait for no transaction whose letters the log has dropped. With them the state drops what
+        is pending, so that its end may not be reported.
+        """
+        start = self._share.window.start
+        left = {key: clipped(spans, start) for key, spans in self._held.items()}
+        self._held = {key: spans for key, spans in left.items() if spans}
 
     @property
     def _has_work(self) -> bool:

@@ -273,6 +273,26 @@ def test_letters_that_the_log_dropped_hold_up_no_others() -> None:
     assert copying.spans() == [(LETTERS_MAX + 20, LETTERS_MAX + 99)]
 
 
+def test_a_transaction_all_of_whose_letters_the_log_dropped_holds_up_no_others() -> None:
+    """The state no longer has its pending archiving, so that nobody reports its end."""
+    copying = Copying(last=LETTERS_MAX + 9)
+    copying.run(copying.begin())
+    copying.world.share.log_start_moved(Offset(LETTERS_MAX - 1), copying.now)
+    assert copying.letters.begin(copying.now) is None
+    copying.world.share.log_start_moved(Offset(LETTERS_MAX), copying.now)
+    assert copying.spans() == [(LETTERS_MAX, LETTERS_MAX + 9)]
+
+
+def test_an_earlier_transaction_is_ended_also_if_the_log_dropped_its_letters() -> None:
+    copying = Copying()
+    copying.run(copying.begin(), fail=Step.COMMIT)
+    copying.world.share.log_start_moved(Offset(10), copying.now)
+    copying.world.pass_time(60_000)
+    assert copying.run(copying.begin()) == [Step.BEGIN]
+    assert copying.letters.begin(copying.now) is None
+    assert copying.letters.is_idle
+
+
 def test_a_queue_has_no_problem_once_the_log_dropped_all_that_waited() -> None:
     copying = Copying()
     copying.run(copying.begin(), fail=Step.READ)
