@@ -167,8 +167,8 @@ class TransactionHandle:
         all.
 
         Returns True if it was committed. Repeating the request, from any process, returns the same
-        answer; requesting the opposite raises InvalidTransactionStateError. Flush the writers
-        before.
+        answer; requesting the opposite raises InvalidTransactionStateError. Once the outcome is no
+        longer known, TransactionalIdNotFoundError is raised. Flush the writers before.
         """
         receipts = [each.receipt() if isinstance(each, Writer) else each for each in writers]
         request = txn_pb2.FinishTransactionRequest(

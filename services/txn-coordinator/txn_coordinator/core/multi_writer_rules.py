@@ -419,7 +419,9 @@ def _decided(
     outcome = _outcome(record, number)
     prefix = f"transaction {number} of {record.transactional_id!r}"
     if outcome is None:
-        return FinishTransactionReply(ErrorCode.INVALID_TXN_STATE, f"{prefix} {_ending(outcome)}")
+        # INVALID_TXN_STATE comes with the outcome, which would be an abort here.
+        message = f"{prefix} {_ending(outcome)}"
+        return FinishTransactionReply(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, message)
     committed = outcome.kind is EndKind.COMMITTED
     if request.commit != committed:
         return FinishTransactionReply(

@@ -286,12 +286,13 @@ def test_handles_of_no_transaction_are_refused(world: World) -> None:
 
 
 def test_an_old_outcome_is_not_known(world: World) -> None:
+    """INVALID_TXN_STATE would say that the transaction, which was committed, was aborted."""
     first = world.handle()
     world.finish(first)
     for _ in range(OUTCOMES_KEPT):
         world.finish(world.handle())
     reply = world.finish(first)
-    assert reply.error_code == INVALID_STATE
+    assert reply.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert "too long ago" in reply.error_message
 
 
