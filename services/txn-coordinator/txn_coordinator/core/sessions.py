@@ -88,10 +88,13 @@ def _first_session(request: InitTransactionalId, wall_ms: int) -> Ruling:
 
 
 def _is_known(record: TransactionRecord, request: InitTransactionalId) -> bool:
-    """True if the request is of the current session. It may repeat a request that took a new
-    producer id, and whose reply was lost.
+    """True if the request is of the current session. It may have the producer id that came with the
+    end of a transaction, while markers are written; or repeat a request that took a new one, and
+    whose reply was lost.
     """
     if request.producer_id == record.producer_id:
+        return True
+    if transaction.is_followed_by(record, request.producer_id, request.producer_epoch):
         return True
     return request.producer_id == record.previous_producer_id and transaction.is_exhausted(
         request.producer_epoch

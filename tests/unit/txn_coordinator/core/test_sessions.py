@@ -108,6 +108,18 @@ def test_after_the_last_epoch_comes_a_new_producer_id() -> None:
     assert written.previous_producer_id == 7
 
 
+def test_the_producer_id_that_came_with_the_end_goes_on_once_the_markers_are_written() -> None:
+    world = World()
+    world.shard.replay(a_record(producer_epoch=LAST), None)
+    world.add((7, LAST), P0, v2=True)
+    ended = world.end((7, LAST), v2=True)
+    pid, epoch = ended.producer_id, ended.producer_epoch
+    assert (pid, epoch) != (7, LAST)
+    assert world.init(pid=pid, epoch=epoch).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    world.all_written()
+    assert granted(world.init(pid=pid, epoch=epoch)) == (pid, epoch + 1)
+
+
 def test_a_repeated_request_gets_the_same_new_producer_id() -> None:
     _, written = init(a_record(producer_epoch=LAST), pid=7, epoch=LAST)
     reply, again = init(written, pid=7, epoch=LAST, spare=SPARE + 1)
