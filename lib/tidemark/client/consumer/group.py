@@ -30,7 +30,7 @@ from tidemark.client.consumer.membership import (
     TopicIdPartition,
     read_assignment,
 )
-from tidemark.client.consumer.offset_storage import OffsetStorage, storage_for
+from tidemark.client.consumer.offset_storage import Check, OffsetStorage, storage_for
 from tidemark.client.consumer.positions import PartitionState
 from tidemark.client.deadline import Deadline
 from tidemark.client.errors import ClientError, CommitFailedError
@@ -189,14 +189,32 @@ class ConsumerGroup:
         if not wanted:
             return
         deadline, joins = self._deadline(), self.joins
+        check = self._check_of(wanted)
         async with self._committing:
             if self.joins != joins:
                 raise CommitFailedError(
                     ErrorCode.UNKNOWN_MEMBER_ID,
                     f"group {self.coordinator.key!r} was left or joined again before the commit",
                 )
-            await self._storage.commit(wanted, deadline)
+            await self._storage.commit(wanted, deadline, check)
         self._committed |= {partition: each.offset for partition, each in wanted.items()}
+
+    def _check_of(self, wanted: Offsets) -> Check:
+        """Return the check of a commit that begins now. The epoch of a member that has given up
+        partitions stays valid, so a late attempt would set their next owner's offsets back.
+        """
+        states = self._fetcher.states if self.is_subscribed else {}
+        owned = {each: states[each] for each in wanted if each in states}
+
+        def check() -> None:
+            for partition, state in owned.items():
+                if self._fetcher.states.get(partition) is not state:
+                    raise CommitFailedError(
+                        ErrorCode.REBALANCE_IN_PROGRESS,
+                        f"{partition} was given up before the commit of its offset",
+                    )
+
+        return check
 
     async def committed(
         self, partitions: Iterable[TopicPartition]

@@ -31,12 +31,20 @@ _BY_NAME_MAX: Final = 9
 _ZOOKEEPER_HINT: Final = "check that ZooKeeper is up, and what zookeeper_connect names"
 
 T = TypeVar("T")
+Check = Callable[[], None]
+"""Called before each attempt of a commit; raises CommitFailedError if there must be none."""
+
+
+def never_refuses() -> None:
+    """Do nothing: a Check for offsets that nobody can take away."""
 
 
 class OffsetStorage(Protocol):
     """Storage of offsets. Both calls retry until the deadline."""
 
-    async def commit(self, offsets: Offsets, deadline: Deadline) -> None:
+    async def commit(
+        self, offsets: Offsets, deadline: Deadline, check: Check = never_refuses
+    ) -> None:
         """Store offsets durably. Raises CommitFailedError, ClientError."""
         ...
 
@@ -80,7 +88,9 @@ class CoordinatorOffsets:
         self._clock = clock
         self._stable = stable
 
-    async def commit(self, offsets: Offsets, deadline: Deadline) -> None:
+    async def commit(
+        self, offsets: Offsets, deadline: Deadline, check: Check = never_refuses
+    ) -> None:
         """Commit as a member, or as a simple consumer.
 
         A stale epoch is an error, unless a newer one is on its way to this member.
@@ -89,6 +99,7 @@ class CoordinatorOffsets:
         joins = self._committer.joins
 
         def fields() -> dict[str, Any]:
+            check()
             member = self._committer.metadata()
             if self._committer.joins != joins:
                 raise CommitFailedError(
@@ -169,10 +180,17 @@ class ZooKeeperOffsets:
         self._zookeeper: ZkOffsets | None = None
         self._starting = asyncio.Lock()
 
-    async def commit(self, offsets: Offsets, deadline: Deadline) -> None:
-        """Write each partition's offset; repetition is harmless."""
+    async def commit(
+        self, offsets: Offsets, deadline: Deadline, check: Check = never_refuses
+    ) -> None:
+        """Write each partition's offset; repetition is harmless while nobody else commits."""
         plain = {partition: each.offset for partition, each in offsets.items()}
-        await self._until(deadline, lambda zookeeper: zookeeper.commit(plain))
+
+        async def commit(zookeeper: "ZkOffsets") -> None:
+            check()
+            await zookeeper.commit(plain)
+
+        await self._until(deadline, commit)
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: Deadline
@@ -247,10 +265,12 @@ class DualOffsets:
         self._ours = ours
         self._zookeeper = zookeeper
 
-    async def commit(self, offsets: Offsets, deadline: Deadline) -> None:
+    async def commit(
+        self, offsets: Offsets, deadline: Deadline, check: Check = never_refuses
+    ) -> None:
         """Commit at the coordinator first: if it fences the member, ZooKeeper stays unchanged."""
-        await self._ours.commit(offsets, deadline)
-        await self._zookeeper.commit(offsets, deadline)
+        await self._ours.commit(offsets, deadline, check)
+        await self._zookeeper.commit(offsets, deadline, check)
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: Deadline

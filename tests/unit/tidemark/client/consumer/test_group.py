@@ -19,6 +19,7 @@ from tidemark.model.topics import TopicPartition
 from unit.tidemark.client.clients import member_on, run
 from unit.tidemark.client.memory_groups import MemoryGroups
 from unit.tidemark.client.memory_transport import MemoryTransport
+from virtual_time import pass_time
 from waiting import until
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -402,5 +403,37 @@ def test_a_member_that_starts_at_a_committed_offset_notices_a_truncated_log() ->
         async with member_on(cluster) as consumer:
             consumer.assign([ZERO])
             assert await read(consumer, 5) == [(0, offset) for offset in range(2, 7)]
+
+    run(work())
+
+
+@pytest.mark.feature("E14", "A10")
+def test_a_commit_that_is_repeated_leaves_out_what_another_member_has_by_now() -> None:
+    cluster = groups()
+    commit, held_up = cluster.handlers[ApiKey.OFFSET_COMMIT], set[str]()
+
+    def commit_unless_held_up(request: Any) -> dict[str, Any]:
+        if request.member_id in held_up:
+            loads = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return cluster._refused(ApiKey.OFFSET_COMMIT, request, loads)
+        return commit(request)
+
+    cluster.handlers[ApiKey.OFFSET_COMMIT] = commit_unless_held_up
+
+    async def work() -> None:
+        slow = {"max_poll_records": 1, "auto_commit_interval_ms": 1, "request_timeout_ms": 50}
+        async with member_on(cluster, **slow) as first, member_on(cluster) as second:
+            first.subscribe(["t"])
+            held_up.add(first.group_metadata().member_id)
+            await read(first, 4)
+            second.subscribe(["t"])
+            while not second.assignment():
+                await first.poll(timeout_ms=5)
+                await second.poll(timeout_ms=5)
+            (taken,) = second.assignment()
+            await second.commit({taken: 5})
+            held_up.clear()
+            await pass_time(0.1)
+            assert cluster.offsets[taken][0] == 5
 
     run(work())

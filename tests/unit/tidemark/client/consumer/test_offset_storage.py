@@ -12,11 +12,13 @@ from tidemark.client.consumer.group_types import (
     as_offsets,
 )
 from tidemark.client.consumer.offset_storage import (
+    Check,
     DualOffsets,
     ZooKeeperOffsets,
     commit_fields,
     fetch_fields,
     furthest,
+    never_refuses,
     storage_for,
 )
 from tidemark.client.deadline import Deadline
@@ -39,7 +41,10 @@ class MemoryOffsets:
         }
         self.refuses = False
 
-    async def commit(self, offsets: Offsets, deadline: Deadline) -> None:
+    async def commit(
+        self, offsets: Offsets, deadline: Deadline, check: Check = never_refuses
+    ) -> None:
+        check()
         if self.refuses:
             raise CommitFailedError(ErrorCode.STALE_MEMBER_EPOCH, "no")
         self.offsets |= offsets
