@@ -54,6 +54,8 @@ class GroupTable:
         self._rebalance = rebalance
         self._apart: dict[str, ConsumerGroup] = {}
         """Consumer groups, whole or in part, whose id has a classic group."""
+        self._too_large: dict[str, int] = {}
+        """Epochs of consumer groups in which their classic form did not fit into one record."""
 
     def check(self) -> None:
         """Assert the invariants that hold between decisions."""
@@ -67,10 +69,14 @@ class GroupTable:
     # -- deadlines and removal
 
     def schedule(self, group: ConsumerGroup) -> None:
-        """Set the next deadline of a consumer group; one that is to be converted is due at once."""
+        """Set the next deadline of a consumer group; one that is to be converted is due at once. If
+        it was too large it is not tried again before its members change: a deadline that is always
+        due would keep all others of the shard from their turn.
+        """
         key = Key(Kind.CONSUMER, group.group_id)
         at = group.next_deadline()
-        if conversion.may_downgrade(group.logged, self._settings):
+        was_tried = self._too_large.get(group.group_id) == group.logged.group_epoch
+        if not was_tried and conversion.may_downgrade(group.logged, self._settings):
             at = _AT_ONCE
         if at is None:
             self._deadlines.cancel(key)
@@ -80,6 +86,7 @@ class GroupTable:
     def unschedule(self, group_id: str) -> None:
         """Remove the deadline of a consumer group."""
         self._deadlines.cancel(Key(Kind.CONSUMER, group_id))
+        self._too_large.pop(group_id, None)
 
     def forget_if_disposable(self, group: ClassicGroup) -> None:
         """Remove a classic group that nothing is known of."""
@@ -184,9 +191,10 @@ class GroupTable:
         if not conversion.may_downgrade(group.logged, self._settings):
             return False
         value = conversion.downgraded(group.logged, self._topics(), now.wall)
-        if value is None:
-            return False
         group_id = group.group_id
+        if value is None:
+            self._too_large[group_id] = group.logged.group_epoch
+            return False
         classic = ClassicGroup(group_id)
         classic.replay(value)
         self.groups[group_id], self._apart[group_id] = classic, group

@@ -3,7 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from broker.core.groups.requests import HeartbeatReply, JoinGroupReply, SyncGroupReply
+from broker.core.groups.requests import (
+    HeartbeatReply,
+    JoinGroupReply,
+    JoinProtocol,
+    SyncGroupReply,
+)
 from broker.core.groups.settings import MigrationPolicy
 from tidemark.codec import group_records
 from tidemark.model.errors import ErrorCode
@@ -20,7 +25,15 @@ from unit.broker.core.groups.group_worlds import (
     position,
     sync,
 )
-from unit.broker.core.groups.live_groups import beats, classic_world, given, joins, kind, synced
+from unit.broker.core.groups.live_groups import (
+    beats,
+    classic_world,
+    given,
+    joins,
+    kind,
+    protocol,
+    synced,
+)
 
 NONE = ErrorCode.NONE
 REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
@@ -209,3 +222,16 @@ def test_a_group_without_a_group_id_has_no_members() -> None:
     assert world.ask(nameless, JoinGroupReply).error_code is ErrorCode.INVALID_GROUP_ID
     assert heard(world, "a", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert HeartbeatReply(NONE).error_code is NONE
+
+
+def test_a_group_that_is_too_large_to_be_classic_is_not_tried_again_at_once() -> None:
+    world = World()
+    beats(world, "c")
+    padded = (JoinProtocol("range", protocol()[0].metadata + bytes(400_000)),)
+    for member in ("a", "b", "d"):
+        reply = world.ask(join(new=member, protocols=padded), JoinGroupReply)
+        assert reply.error_code is NONE
+    beats(world, "c", -1)
+    world.pass_time(0)
+    assert kind(world) == "consumer 3 of 3"
+    assert (world.coordinator.next_deadline() or 0) > world.now, "others have their turn"
