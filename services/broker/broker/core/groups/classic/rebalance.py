@@ -25,6 +25,11 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 and a retry of that request adds yet another member. Kafka's value.
 """
 
+ABSENT_WAIT_MS_MIN: Final = 1_000
+"""Shortest wait for static members of which none is back. A member chooses its rebalance timeout, 0
+among others, and a group that waits for no time would keep its coordinator busy.
+"""
+
 RECORD_BYTES_MAX: Final = 1_000_000
 """Largest record of a generation. A generation is one record, and no record may exceed the offsets
 topic's max.message.bytes (1 MiB as in Kafka). Its members receive the same error as from Kafka.
@@ -190,7 +195,9 @@ class Rebalance:
         for member in missing:
             self.remove_member(group, member, out)
         if group.members and not self._elect_leader(group):
-            self._join_by(group, group.rebalance_timeout_ms, now)  # only static ones, none back yet
+            # Only static ones are left, and none is back yet.
+            wait_ms = max(group.rebalance_timeout_ms, ABSENT_WAIT_MS_MIN)
+            self._join_by(group, wait_ms, now)
             return
         self._deadlines.cancel(Key(Kind.JOIN, group.group_id))
         group.begin_generation()

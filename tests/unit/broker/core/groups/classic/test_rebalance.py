@@ -125,6 +125,19 @@ def test_while_only_absent_static_members_are_left_nothing_begins() -> None:
     assert state(world) == ("Empty", [])
 
 
+def test_the_wait_for_absent_static_members_is_no_busy_one() -> None:
+    world = World()
+    world.send(join(new="a"))
+    world.send(join(new="b", instance="B", rebalance_ms=0))
+    world.pass_time(0)
+    world.send(sync("b", 1, instance="B"))
+    world.send(sync("a", 1))
+    assert left(world, "a") == [ErrorCode.NONE]
+    world.pass_time(0)
+    assert state(world) == ("PreparingRebalance", ["b"])
+    assert (world.coordinator.next_deadline() or 0) > world.now
+
+
 def test_silence_ends_a_session() -> None:
     world = World()
     stable(world, "a", "b")
