@@ -138,29 +138,30 @@ class Offsets:
         group_id: str,
         topics: Iterable[TopicOffsets],
         now: WallMs,
+        partition_count: Callable[[TopicId], int],
         retention_ms: int = -1,
-        *,
-        is_known: Callable[[TopicId], bool],
     ) -> tuple[list[OffsetCommitRecord], OffsetCommitReply]:
-        """Return one record for each offset, unless its metadata is too large or its topic id
-        belongs to no existing topic.
+        """Return one record for each offset, unless its metadata is too large, or its topic (which
+        has 0 partitions then) or its partition does not exist.
         """
         records: list[OffsetCommitRecord] = []
         answered = []
         expires = min(now + retention_ms, INT64_MAX) if retention_ms >= 0 else -1
         for topic in topics:
             errors = []
-            is_gone = _are_gone({topic.topic_id} - {NO_TOPIC_ID}, is_known)
+            count = partition_count(topic.topic_id)
             for offset in topic.offsets:
-                error_code = self._commit_refusal(offset, is_gone=is_gone)
+                error_code = self._commit_refusal(offset, count)
                 errors.append(PartitionError(offset.partition, error_code))
                 if error_code is ErrorCode.NONE:
                     records.append(_record(group_id, topic, offset, now, expires))
             answered.append(TopicErrors(topic.topic, topic.topic_id, tuple(errors)))
         return records, OffsetCommitReply(error_code=ErrorCode.NONE, topics=tuple(answered))
 
-    def _commit_refusal(self, offset: OffsetToCommit, *, is_gone: bool) -> ErrorCode:
-        if is_gone:
+    def _commit_refusal(self, offset: OffsetToCommit, partition_count: int) -> ErrorCode:
+        if not partition_count:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if not 0 <= offset.partition < partition_count:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if len(offset.metadata) > self._settings.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE

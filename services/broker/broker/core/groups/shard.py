@@ -314,11 +314,7 @@ class GroupShard:
         if isinstance(group, ClassicGroup):
             member_requests.committed(self._rebalance, group, request, now)
         records, reply = self._offsets.commit(
-            request.group_id,
-            request.topics,
-            now.wall,
-            request.retention_ms,
-            is_known=self._has_topic,
+            request.group_id, request.topics, now.wall, self._partition_count, request.retention_ms
         )
         out.records.extend(records)
         return reply
@@ -331,7 +327,7 @@ class GroupShard:
             return OffsetCommitReply(error_code=refused)
         # The topic may have been deleted while the transaction was verified.
         records, reply = self._offsets.commit(
-            request.group_id, request.topics, now.wall, is_known=self._has_topic
+            request.group_id, request.topics, now.wall, self._partition_count
         )
         out.records.extend(records)
         if records:
@@ -375,10 +371,12 @@ class GroupShard:
         metadata has only advanced since. An earlier coordinator led in an earlier epoch: its
         metadata did not yet show this broker as the leader, so this broker's metadata is newer.
         """
-        return self._offsets.delete_unknown(self._has_topic)
+        topics = self._topics()
+        return self._offsets.delete_unknown(lambda one: topics.name_of(one) is not None)
 
-    def _has_topic(self, topic_id: TopicId) -> bool:
-        return self._topics().name_of(topic_id) is not None
+    def _partition_count(self, topic_id: TopicId) -> int:
+        name = self._topics().name_of(topic_id)
+        return 0 if name is None else self._topics().partition_count(name)
 
     def _schedule_expiry(self, now: Moment) -> None:
         interval_ms = self._settings.offsets_retention_check_interval_ms

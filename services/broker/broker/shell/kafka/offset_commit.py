@@ -59,7 +59,9 @@ async def handle(
     if asked.topics:
         reply = await ask(groups, asked.group_id, asked, OffsetCommitReply)
         refuse_error(_told(reply.error_code, context))
-        answers = tuple(_topic_told(topic, context) for topic in reply.topics)
+        answers = reply.topics
+        if context.api_version < TOPIC_IDS_FROM:
+            answers = tuple(map(by_name, answers))
     return {"topics": topic_rows(request.topics, chosen, answers)}
 
 
@@ -69,11 +71,9 @@ def _told(error_code: ErrorCode, context: RequestContext) -> ErrorCode:
     return error_code
 
 
-def _topic_told(topic: TopicErrors, context: RequestContext) -> TopicErrors:
-    """Return the errors of a topic; that of a deleted one by the version's key, a name or an id."""
-    if context.api_version < TOPIC_IDS_FROM:
-        return topic
-    by_id = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_ID}
+def by_name(topic: TopicErrors) -> TopicErrors:
+    """Return the errors of a topic as versions have them that know names and no ids."""
+    by_id = {ErrorCode.UNKNOWN_TOPIC_ID: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     told = (
         one._replace(error_code=by_id.get(one.error_code, one.error_code))
         for one in topic.partitions

@@ -14,7 +14,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from broker.core.groups.requests import OffsetCommitReply, TopicOffsets, TxnOffsetCommit
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import Groups, ask, refuse_error, refuse_unless
-from broker.shell.kafka.offset_commit import choose_topics, topic_rows
+from broker.shell.kafka.offset_commit import by_name, choose_topics, topic_rows
 from broker.shell.request_context import RequestContext
 
 LOADING_KNOWN_FROM: Final = 2
@@ -56,7 +56,7 @@ async def handle(
     if asked.topics:
         reply = await _commit(groups, asked, context)
         refuse_error(reply.error_code)
-    return {"topics": topic_rows(request.topics, chosen, reply.topics)}
+    return {"topics": topic_rows(request.topics, chosen, map(by_name, reply.topics))}
 
 
 async def _commit(

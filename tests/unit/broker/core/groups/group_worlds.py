@@ -53,6 +53,7 @@ class FewTopics:
 
     position = 1
     orders: TopicId | None = ORDERS
+    partitions = 4
 
     def topic_id_of(self, name: str) -> TopicId | None:
         return self.orders if name == "orders" else None
@@ -61,7 +62,7 @@ class FewTopics:
         return "orders" if topic_id == self.orders else None
 
     def partition_count(self, name: str) -> int:
-        return 4 if name in self.names() else 0
+        return self.partitions if name in self.names() else 0
 
     def names(self) -> Collection[str]:
         return () if self.orders is None else ("orders",)

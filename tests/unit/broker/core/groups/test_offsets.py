@@ -93,16 +93,25 @@ def test_a_position_in_an_earlier_topic_of_that_name_is_none() -> None:
     assert fetched(table, asked()) == [(5, ErrorCode.NONE), any_topic]
 
 
-def everything(_: TopicId) -> bool:
-    return True
+def two(_: TopicId) -> int:
+    return 2
 
 
 def test_metadata_has_a_bound() -> None:
     wanted = (OffsetToCommit(0, 5, 3, "x" * 4_096), OffsetToCommit(1, 5, 3, "x" * 4_097))
-    records, reply = a_table().commit("g", [TopicOffsets("t", T, wanted)], NOW, is_known=everything)
+    records, reply = a_table().commit("g", [TopicOffsets("t", T, wanted)], NOW, two)
     assert [one.partition for one in records] == [0]
     codes = [one.error_code for one in reply.topics[0].partitions]
     assert codes == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+
+
+def test_a_partition_that_does_not_exist_has_no_position() -> None:
+    wanted = tuple(OffsetToCommit(number, 5, 3, "m") for number in (-1, 0, 1, 2))
+    records, reply = a_table().commit("g", [TopicOffsets("t", T, wanted)], NOW, two)
+    assert [one.partition for one in records] == [0, 1]
+    codes = [one.error_code for one in reply.topics[0].partitions]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes == [unknown, ErrorCode.NONE, ErrorCode.NONE, unknown]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +119,7 @@ def test_metadata_has_a_bound() -> None:
 )
 def test_a_record_says_when_it_was_made(retention_ms: int, expires: int) -> None:
     wanted = [TopicOffsets("t", T, (OffsetToCommit(0, 5, 3, "m"),))]
-    [record], _ = a_table().commit("g", wanted, NOW, retention_ms, is_known=everything)
+    [record], _ = a_table().commit("g", wanted, NOW, two, retention_ms)
     assert record.value == OffsetCommitValue(5, 3, "m", NOW, expires, T)
 
 

@@ -88,6 +88,16 @@ def test_a_topic_that_is_deleted_before_the_shard_decides(version: int, error_co
     assert codes(handlers.ask(ApiKey.OFFSET_COMMIT, committing(version), version)) == [error_code]
 
 
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
+@pytest.mark.parametrize("partition", [-1, 4])
+def test_a_partition_that_does_not_exist_is_named_so(version: int, partition: int) -> None:
+    handlers = GroupBroker()
+    beyond = {**POSITION, "partition_index": partition}
+    asked = {"group_id": "g", "topics": [{**key(version), "partitions": [POSITION, beyond]}]}
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes(handlers.ask(ApiKey.OFFSET_COMMIT, asked, version)) == [0, unknown]
+
+
 @pytest.mark.parametrize(
     ("version", "unknown_group", "stale"),
     [
