@@ -323,7 +323,7 @@ class Consumer:
         if (
             self._spans is None
             and self._iterated % _LAUNCH_EVERY
-            and not (group is not None and group.wants_attention)
+            and not (group is not None and group.on_next_record())
         ):
             records = self._take(1)
             if records:

@@ -155,12 +155,15 @@ class ConsumerGroup:
 
     # -- within poll()
 
-    @property
-    def wants_attention(self) -> bool:
-        """True if ``attend`` has work to do; cheap enough for every record."""
+    def on_next_record(self) -> bool:
+        """Note that an iteration takes its next record, which counts as a ``poll``. Return True if
+        ``attend`` has work to do; cheap enough for every record.
+        """
+        now = self._clock.now_ms()
+        self._heartbeats.polled_at = now
         if self._membership.wants_user:
             return True
-        return self._commits_by_itself and self._clock.now_ms() >= self._commit_at
+        return self._commits_by_itself and now >= self._commit_at
 
     async def attend(self) -> None:
         """Do the group's work within ``poll``: assign and revoke partitions, commit when it is due.

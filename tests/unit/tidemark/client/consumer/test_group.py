@@ -361,6 +361,24 @@ def test_iteration_serves_the_group_too() -> None:
     run(work())
 
 
+def test_a_member_that_iterates_slowly_stays() -> None:
+    cluster = groups(partitions=1, count=50)
+
+    async def work() -> None:
+        listener = Listener()
+        async with member_on(
+            cluster, max_poll_interval_ms=30, enable_auto_commit=False
+        ) as consumer:
+            consumer.subscribe(["t"], listener)
+            async for record in consumer:
+                await pass_time(0.002)
+                if record.offset == 49 or len(listener.heard) > 1:
+                    break
+            assert listener.heard == [("assigned", [0])]
+
+    run(work())
+
+
 @pytest.mark.feature("E14")
 def test_what_was_read_before_a_fence_is_never_committed_as_if_it_were_still_ours() -> None:
     cluster = groups()
