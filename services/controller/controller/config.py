@@ -136,7 +136,8 @@ class ControllerConfig(RestSecurityConfig, AuditConfig, ClusterConfig):
         20_000,
         ge=0,
         description="time after its election at which a controller resigns if no live broker"
-        " has subscribed to its feed; 0: never",
+        " has subscribed to its feed, and for which a live broker or coordinator may lack a"
+        " stream while another has one; 0: no limit",
     )
     auto_leader_rebalance_enable: bool = Field(
         default=True, description="give leadership back to preferred replicas automatically"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tidemark.model.errors import ErrorCode, TidemarkError
-from tidemark.model.ids import InstantMs
+from tidemark.model.ids import BrokerEpoch, InstantMs
 from tidemark.model.metadata import (
     COORDINATOR_KINDS,
     ClusterDelta,
@@ -13,6 +13,7 @@ from tidemark.model.metadata import (
 )
 
 from controller.core.cluster import Change, Cluster
+from controller.core.deaf import Deaf
 from controller.core.effects import CoordinatorRegistered, ShardAcquired
 from controller.core.inputs import AcquireShard, RegisterCoordinator
 from controller.core.liveness import CoordinatorListing
@@ -41,8 +42,11 @@ class Coordinators:
         fence_ms: int,
         moves_max: int,
         move_interval_ms: int,
+        no_subscriber_ms: int = 0,
     ) -> None:
         self._fence_ms = fence_ms
+        self._deaf = Deaf(no_subscriber_ms)
+        self._streams: set[int] = set()
         self._moves_max = moves_max
         self._move_interval_ms = move_interval_ms
         self._listings = {kind: CoordinatorListing(kind, -1) for kind in COORDINATOR_KINDS}
@@ -104,17 +108,32 @@ class Coordinators:
 
     def stream_lost(self, coordinator_epoch: int, now: InstantMs) -> None:
         """Note that a coordinator's feed stream broke."""
+        self._streams.discard(coordinator_epoch)
         self._streams_lost.setdefault(coordinator_epoch, now)
 
     def stream_regained(self, coordinator_epoch: int) -> None:
         """Note that a coordinator has a feed stream, again or for the first time."""
         self._streams_lost.pop(coordinator_epoch, None)
+        self._streams.add(coordinator_epoch)
 
-    def to_fence(self, image: ClusterImage, now: InstantMs) -> list[CoordinatorImage]:
-        """Return, once, the coordinators to fence because their stream has been lost for long."""
-        due = {one for one, since in self._streams_lost.items() if now - since >= self._fence_ms}
+    def to_fence(
+        self, image: ClusterImage, now: InstantMs, *, may_fence: bool
+    ) -> list[CoordinatorImage]:
+        """Return, once, the coordinators to fence because their stream has been lost for long, and
+        from time to time those that never had one.
+        """
+        registered = {one.coordinator_epoch for one in image.coordinators.values()}
+        self._streams &= registered
+        heard = self._streams | self._streams_lost.keys() if may_fence else registered
+        self._deaf.see(map(BrokerEpoch, registered - heard), now)
+        if not may_fence:
+            return []
+        due: set[int] = {
+            one for one, since in self._streams_lost.items() if now - since >= self._fence_ms
+        }
         for one in due:
             del self._streams_lost[one]
+        due |= self._deaf.take_due(now)
         return [one for one in image.coordinators.values() if one.coordinator_epoch in due]
 
     def next_deadline(self, *, may_fence: bool) -> InstantMs | None:
@@ -122,6 +141,8 @@ class Coordinators:
         dues: list[int] = list(self._move_at.values())
         if may_fence:
             dues += [since + self._fence_ms for since in self._streams_lost.values()]
+            deaf = self._deaf.next_deadline()
+            dues += [] if deaf is None else [deaf]
         return InstantMs(min(dues)) if dues else None
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tidemark.model.ids import NO_BROKER, BrokerEpoch, BrokerId, InstantMs, TopicId
 from tidemark.model.metadata import START_OF_FEED, BrokerImage, FeedPosition, PartitionImage
 
+from controller.core.deaf import Deaf
 from controller.core.liveness import Incarnation, LiveListing, incarnation_of
 
 Key = tuple[TopicId, int]
@@ -57,7 +58,8 @@ class LeaderReplacement:
         no_subscriber_ms: int = 0,
     ) -> None:
         """``lease_ms`` is the longest lease of any broker that does not report its own. With
-        ``no_subscriber_ms`` 0 a controller without subscribers never resigns.
+        ``no_subscriber_ms`` 0 a controller without subscribers never resigns, and a broker that
+        never subscribes is never fenced.
         """
         self._term_start = term_start
         self._lease_ms = lease_ms
@@ -71,6 +73,7 @@ class LeaderReplacement:
         self._acknowledged: dict[BrokerEpoch, FeedPosition] = {}
         self._demoted: dict[Key, _Demotion] = {}
         self._streams_lost: dict[BrokerEpoch, InstantMs] = {}
+        self._deaf = Deaf(no_subscriber_ms)
 
     def see(
         self, brokers: Mapping[BrokerId, BrokerImage], listing: LiveListing, now: InstantMs
@@ -95,6 +98,10 @@ class LeaderReplacement:
         if self._streams and not self._streams & registered:
             self._unsubscribed_at = now  # all registered again, and have not subscribed yet
         self._streams &= registered
+        alive = {one.broker_epoch for one in brokers.values() if incarnation_of(one) not in gone}
+        # Without any stream the controller is the one that is cut off: nobody's time runs.
+        heard = self._streams | self._streams_lost.keys() if self._streams else alive
+        self._deaf.see(alive - heard, now)
 
     def _since(self, process: Incarnation, *, is_back: bool) -> _Gone | None:
         """Return what is noted of a process that is gone; None if its time begins now, which it
@@ -205,14 +212,16 @@ class LeaderReplacement:
     def to_fence(
         self, brokers: Mapping[BrokerId, BrokerImage], now: InstantMs
     ) -> list[BrokerImage]:
-        """Return, once, the brokers to fence because their stream has been lost for too long. None
-        is fenced while no broker at all has a stream: then this controller is cut off.
+        """Return, once, the brokers to fence because their stream has been lost for too long, and
+        from time to time those that never had one. None is fenced while no broker at all has a
+        stream: then this controller is cut off.
         """
         if not self._streams:
             return []
         due = {one for one, since in self._streams_lost.items() if now - since >= self._fence_ms}
         for one in due:
             del self._streams_lost[one]
+        due |= self._deaf.take_due(now)
         return [
             broker
             for broker in brokers.values()
@@ -249,6 +258,8 @@ class LeaderReplacement:
         ]
         if self._streams:
             dues += [since + self._fence_ms for since in self._streams_lost.values()]
+            deaf = self._deaf.next_deadline()
+            dues += [] if deaf is None else [deaf]
         resign = self._resign_due()
         if resign is not None and resign > now:
             dues.append(resign)

@@ -106,6 +106,7 @@ class ActiveTerm:
             fence_ms=limits.feed_lost_fence_ms,
             moves_max=limits.shard_moves_max,
             move_interval_ms=limits.shard_move_interval_ms,
+            no_subscriber_ms=limits.no_subscriber_resign_ms,
         )
         self._elections_may_be_due = self._raise_may_be_due = True
         self._handover_may_be_due = True
@@ -199,11 +200,11 @@ class ActiveTerm:
             RemoveLiveZnode(one.broker_id, one.incarnation_id)
             for one in self._replacement.to_fence(brokers, now)
         ]
-        if self._replacement.has_subscribers:
-            effects += [
-                RemoveCoordinatorZnode(one.kind, one.coordinator_id, one.incarnation_id)
-                for one in self._coordinators.to_fence(self.image, now)
-            ]
+        may_fence = self._replacement.has_subscribers
+        effects += [
+            RemoveCoordinatorZnode(one.kind, one.coordinator_id, one.incarnation_id)
+            for one in self._coordinators.to_fence(self.image, now, may_fence=may_fence)
+        ]
         return effects
 
     def should_resign(self, now: InstantMs) -> bool:

@@ -369,3 +369,13 @@ def test_a_coordinators_acknowledgement_is_no_brokers() -> None:
     world = a_world(one)
     epoch = BrokerEpoch(one.coordinator_epoch)
     assert world.step(FeedAcknowledged(epoch, image_of(world).position)) == []
+
+
+def test_a_coordinator_that_never_has_a_stream_is_fenced_once_brokers_have_one() -> None:
+    one, patience_ms = a_coordinator(1), LIMITS.no_subscriber_resign_ms
+    world = a_world(one)
+    assert fenced(world, patience_ms - 1) == []
+    world.step(FeedRegained(BrokerEpoch(101)), InstantMs(NOW + patience_ms - 1))
+    assert fenced(world, 2 * patience_ms - 2) == []
+    removal = RemoveCoordinatorZnode(TXN, 1, one.incarnation_id)
+    assert fenced(world, 2 * patience_ms - 1) == [removal]

@@ -161,3 +161,30 @@ def test_a_broker_that_registers_again_has_no_stream_yet() -> None:
     assert replacement.next_deadline(at(5_000)) == 8_000
     replacement.stream_regained(again.broker_epoch)
     assert replacement.next_deadline(at(5_000)) is None
+
+
+@pytest.mark.feature("J7")
+def test_a_broker_that_a_new_term_finds_without_a_stream_is_fenced_again_and_again() -> None:
+    replacement, deaf = followed(), a_broker(2)
+    both, live = {**BROKERS, deaf.broker_id: deaf}, listing(2, ONE, deaf)
+    replacement.see(both, live, at(1_000))
+    assert replacement.next_deadline(at(1_000)) == 21_000
+    assert replacement.to_fence(both, at(20_999)) == []
+    assert replacement.to_fence(both, at(21_000)) == [deaf]
+    replacement.see(both, live, at(21_000))
+    assert replacement.to_fence(both, at(40_999)) == []
+    assert replacement.to_fence(both, at(41_000)) == [deaf]
+
+
+@pytest.mark.feature("J7")
+def test_a_broker_that_comes_late_has_its_time_from_the_first_stream_of_another() -> None:
+    replacement, late = followed(), a_broker(2)
+    both, live = {**BROKERS, late.broker_id: late}, listing(2, ONE, late)
+    replacement.stream_lost(ONE.broker_epoch, at(0))
+    replacement.see(both, live, at(0))
+    replacement.stream_regained(ONE.broker_epoch)
+    replacement.see(both, live, at(19_000))
+    assert replacement.to_fence(both, at(38_999)) == []
+    replacement.stream_regained(late.broker_epoch)
+    replacement.see(both, live, at(38_999))
+    assert replacement.to_fence(both, at(90_000)) == []

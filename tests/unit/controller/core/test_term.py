@@ -64,6 +64,18 @@ def test_a_broker_whose_stream_stays_lost_loses_its_live_znode() -> None:
     assert term.fence_silent(after(fence_ms)) == [removed]
 
 
+def test_a_broker_with_a_session_that_never_had_a_stream_loses_its_live_znode() -> None:
+    three, patience_ms = a_broker(3), Limits().no_subscriber_resign_ms
+    stored = StoredCluster("tide", (ONE, TWO, three))
+    elected = Elected(ControllerId(9), ControllerEpoch(5), stored, listing(1, ONE, TWO, three))
+    term = ActiveTerm(elected, TopicDefaults(), Limits(), START)
+    for broker in (ONE, TWO):
+        term.on_feed(FeedRegained(broker.broker_epoch), START)
+    assert term.fence_silent(START) == []
+    removed = RemoveLiveZnode(three.broker_id, three.incarnation_id)
+    assert term.fence_silent(after(patience_ms)) == [removed]
+
+
 def test_a_term_without_streams_ends_a_lease_later() -> None:
     term, lease_ms = a_term(), Limits().lease_ms
     for broker in (ONE, TWO):
