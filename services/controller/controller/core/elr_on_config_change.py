@@ -2,7 +2,8 @@
 
 They hold all committed records because the high watermark did not move while the ISR was below
 min.insync.replicas. After a change of that minimum this is uncertain, and no replica stays
-eligible.
+eligible. Without any replica in sync nobody leads, so that the watermark does not move whatever the
+minimum is: those that are eligible stay so, for no other is known to have all records.
 """
 
 from dataclasses import replace
@@ -40,12 +41,12 @@ def _minimum_changed(before: ClusterImage, after: ClusterImage, topic: TopicImag
 
 
 def without_elr(topic: TopicImage) -> TopicImage:
-    """Return the topic with the ELR of each partition empty."""
+    """Return the topic with the ELR of each partition empty, except where nobody is in sync."""
     return replace(
         topic,
         partitions=tuple(
             replace(one, elr=(), partition_epoch=PartitionEpoch(one.partition_epoch + 1))
-            if one.elr
+            if one.elr and one.isr
             else one
             for one in topic.partitions
         ),
