@@ -70,7 +70,7 @@ def _more_replicas(cluster: Cluster, topic: TopicImage, factor: int) -> Change |
             continue
         target = extended(partition.replicas, image.brokers, loads, factor)
         if target != partition.replicas:
-            drafts[partition.partition] = moved_to(partition, target)
+            drafts[partition.partition] = moved_to(partition, target, image.brokers)
             loads.add((target,))
     if not drafts:
         return None

@@ -5,6 +5,7 @@ its broker may not have the metadata of the removal yet. If the replica were add
 it would catch up and join the ISR with the log that its broker is about to delete.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from tidemark.model.errors import ErrorCode, TidemarkError
@@ -28,16 +29,18 @@ def original_of(partition: PartitionImage) -> tuple[BrokerId, ...]:
     return tuple(one for one in partition.replicas if one not in partition.adding)
 
 
-def moved_to(partition: PartitionImage, target: tuple[BrokerId, ...]) -> PartitionImage:
+def moved_to(
+    partition: PartitionImage, target: tuple[BrokerId, ...], alive: Collection[BrokerId]
+) -> PartitionImage:
     """Return the partition as it begins to move to ``target``, from its replicas before any move.
 
     Replicas that an earlier move added are removed at once; a leader among them is demoted. Raises
-    TidemarkError INVALID_REPLICA_ASSIGNMENT if no other replica is in sync.
+    TidemarkError INVALID_REPLICA_ASSIGNMENT if no other replica could lead.
     """
     original = original_of(partition)
     everyone = (*target, *(one for one in original if one not in target))
+    _require_member(partition, everyone, alive)
     isr = tuple(one for one in partition.isr if one in everyone)
-    _require_member(isr, partition)
     made = replace(
         partition,
         replicas=everyone,
@@ -50,13 +53,13 @@ def moved_to(partition: PartitionImage, target: tuple[BrokerId, ...]) -> Partiti
     return completed(_fenced(partition, made))
 
 
-def cancelled(partition: PartitionImage) -> PartitionImage:
+def cancelled(partition: PartitionImage, alive: Collection[BrokerId]) -> PartitionImage:
     """Return the partition with its replicas before the move. Raises TidemarkError
-    INVALID_REPLICA_ASSIGNMENT if only new replicas are in sync.
+    INVALID_REPLICA_ASSIGNMENT if only new replicas could lead.
     """
     original = original_of(partition)
+    _require_member(partition, original, alive)
     isr = tuple(one for one in partition.isr if one in original)
-    _require_member(isr, partition)
     made = replace(
         partition,
         replicas=original,
@@ -69,12 +72,20 @@ def cancelled(partition: PartitionImage) -> PartitionImage:
     return _fenced(partition, made)
 
 
-def _require_member(isr: tuple[BrokerId, ...], partition: PartitionImage) -> None:
-    if partition.isr and not isr:
-        raise TidemarkError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "Only replicas that the present move has added are in sync: wait until others are.",
-        )
+def _require_member(
+    partition: PartitionImage, kept: Collection[BrokerId], alive: Collection[BrokerId]
+) -> None:
+    """Raise TidemarkError if the partition loses every replica that has all committed records, or
+    that is alive and has them. The dead may stay in the ISR, and return without their disks.
+    """
+    members = {*(partition.isr or partition.elr)}
+    for able in (members, members.intersection(alive)):
+        if able and able.isdisjoint(kept):
+            raise TidemarkError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "Only replicas that the present move has added are in sync and alive: wait until"
+                " others are.",
+            )
 
 
 def completed(partition: PartitionImage) -> PartitionImage:
@@ -167,12 +178,13 @@ def _find(image: ClusterImage, move: Move) -> PartitionImage:
 def _moved(
     image: ClusterImage, partition: PartitionImage, move: Move, request: AlterReassignments
 ) -> PartitionImage:
+    alive = {one.broker_id for one in image.brokers.values() if not one.fenced}
     if move.replicas is None:
         if not partition.is_reassigning:
             raise TidemarkError(
                 ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No reassignment is in progress."
             )
-        return cancelled(partition)
+        return cancelled(partition, alive)
     check_assignment(move.replicas, dict(image.brokers), None)
     if not request.allow_rf_change and len(move.replicas) != len(original_of(partition)):
         raise TidemarkError(
@@ -182,4 +194,4 @@ def _moved(
         )
     if move.replicas == target_of(partition):
         return partition
-    return moved_to(partition, move.replicas)
+    return moved_to(partition, move.replicas, alive)

@@ -23,6 +23,9 @@ def ids(*brokers: int) -> tuple[BrokerId, ...]:
     return tuple(map(BrokerId, brokers))
 
 
+ALL = ids(1, 2, 3, 4)
+
+
 def four() -> Cluster:
     return a_cluster(a_topic("a", (1, 2)), brokers=tuple(a_broker(one) for one in (1, 2, 3, 4)))
 
@@ -50,17 +53,17 @@ def test_new_replicas_are_added_before_old_ones_go() -> None:
 
 
 def test_when_the_target_is_in_sync_the_old_ones_go_and_their_leader_is_demoted() -> None:
-    moving = moved_to(WHOLE, ids(3, 4))
+    moving = moved_to(WHOLE, ids(3, 4), ALL)
     after = completed(replace(moving, isr=ids(1, 2, 3, 4)))
     assert (after.replicas, after.isr, after.is_reassigning) == ((3, 4), (3, 4), False)
     assert (after.leader, after.last_known_leader) == (NO_BROKER, 1)
 
 
 def test_a_leader_that_stays_leads_in_the_next_epoch_once_a_replica_is_removed() -> None:
-    begun = moved_to(WHOLE, ids(1, 3))
+    begun = moved_to(WHOLE, ids(1, 3), ALL)
     after = completed(replace(begun, isr=ids(1, 2, 3)))
     assert (after.leader, after.leader_epoch, after.replicas) == (1, 1, (1, 3))
-    taken_back = cancelled(begun)
+    taken_back = cancelled(begun, ALL)
     assert (begun.leader_epoch, taken_back.leader, taken_back.leader_epoch) == (0, 1, 1)
 
 
@@ -91,15 +94,41 @@ def test_replicas_that_cannot_be_are_refused(replicas: tuple[int, ...]) -> None:
 
 
 def test_a_leader_that_the_next_move_leaves_out_is_demoted() -> None:
-    moving = replace(moved_to(WHOLE, ids(3, 4)), isr=ids(1, 3), leader=BrokerId(3))
-    after = moved_to(moving, ids(1, 4))
+    moving = replace(moved_to(WHOLE, ids(3, 4), ALL), isr=ids(1, 3), leader=BrokerId(3))
+    after = moved_to(moving, ids(1, 4), ALL)
     assert (after.leader, after.last_known_leader, after.isr) == (NO_BROKER, 3, (1,))
 
 
 def test_a_move_that_leaves_no_replica_in_sync_is_refused() -> None:
-    moving = replace(moved_to(WHOLE, ids(3, 4)), isr=ids(3), leader=BrokerId(3))
+    moving = replace(moved_to(WHOLE, ids(3, 4), ALL), isr=ids(3), leader=BrokerId(3))
     with pytest.raises(TidemarkError, match="Only replicas that the present move has added"):
-        moved_to(moving, ids(1, 4))
+        moved_to(moving, ids(1, 4), ALL)
+
+
+def test_the_last_replica_that_is_eligible_is_not_moved_away() -> None:
+    """Nobody is in sync: the log of the last member of the ISR is lost."""
+    moving = replace(
+        moved_to(WHOLE, ids(3, 4), ALL),
+        isr=(),
+        elr=ids(3),
+        leader=NO_BROKER,
+        last_known_leader=BrokerId(1),
+    )
+    with pytest.raises(TidemarkError, match="wait until others are"):
+        cancelled(moving, ALL)
+    with pytest.raises(TidemarkError, match="wait until others are"):
+        moved_to(moving, ids(1, 4), ALL)
+
+
+def test_a_live_member_of_the_isr_is_not_given_up_for_dead_ones() -> None:
+    """Broker 1 died, and leaves the ISR later; it may return without its disk."""
+    moving = replace(moved_to(WHOLE, ids(3, 4), ALL), isr=ids(1, 3), leader=BrokerId(3))
+    alive = ids(2, 3, 4)
+    with pytest.raises(TidemarkError, match="alive"):
+        cancelled(moving, alive)
+    with pytest.raises(TidemarkError, match="alive"):
+        moved_to(moving, ids(1, 4), alive)
+    assert cancelled(moving, ()).isr == (1,), "all members are equally dead"
 
 
 def moves(cluster: Cluster, replicas_max: int, *targets: tuple[int, ...]) -> list[ErrorCode]:
