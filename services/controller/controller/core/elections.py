@@ -314,11 +314,15 @@ def _handed_over(
 
 
 def _left_by(image: ClusterImage, broker_id: BrokerId) -> Iterator[_Draft]:
-    """Yield partitions that another broker leads, without this follower in the ISR."""
+    """Yield partitions that another live broker leads, without this follower in the ISR. While the
+    leader is gone and waited for, the follower may be the only replica that is left.
+    """
+    leaders = availability_of(image, frozenset()).alive
     for topic in image.topics.values():
         rules = None
         for partition in topic.partitions:
-            if broker_id in partition.isr and partition.leader not in (broker_id, NO_BROKER):
+            leader = partition.leader
+            if broker_id in partition.isr and leader != broker_id and leader in leaders:
                 rules = rules or rules_of(image, topic)
                 minimum = rules.min_insync_replicas
                 yield topic, partition, without_replica(partition, broker_id, minimum)

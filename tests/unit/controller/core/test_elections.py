@@ -73,6 +73,16 @@ def test_a_stopping_broker_is_demoted_and_leaves_every_isr_that_has_others() -> 
     assert partition(cluster, 2).leader == 1
 
 
+def test_a_stopping_follower_stays_in_the_isr_of_a_leader_that_is_gone() -> None:
+    """The leader may return without its disk: then the follower has the only copy."""
+    cluster = a_cluster(a_topic("a", (1, 2)))
+    gone = replace(cluster.image.brokers[BrokerId(1)], fenced=True)
+    applied(cluster, Change(ClusterDelta(brokers_changed=(gone,))))
+    shutdown(cluster, 2)
+    assert due_handover(cluster, at_once=1_000) is None
+    assert (partition(cluster).leader, partition(cluster).isr) == (1, (1, 2))
+
+
 @pytest.mark.parametrize("at_once", [1, 2, 3])
 def test_a_broker_with_many_partitions_is_handed_over_in_parts_and_leaves_the_isr_first(
     at_once: int,
