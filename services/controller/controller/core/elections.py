@@ -23,6 +23,7 @@ from controller.core.inputs import ControlledShutdown, ElectLeaders, PartitionRe
 from controller.core.isr import with_isr, without_replica
 from controller.core.isr_changes import check_broker_epoch
 from controller.core.leader_replacement import LeaderReplacement
+from controller.core.reassignments import completed
 from controller.core.topic_rules import rules_of
 
 _Draft = tuple[TopicImage, PartitionImage, PartitionImage]
@@ -40,9 +41,12 @@ class _Drafts:
     unclean: int = 0
 
     def put(self, topic: TopicImage, before: PartitionImage, after: PartitionImage) -> None:
-        """Add the new state of a partition, unless it is the same object."""
+        """Add the new state of a partition, unless it is the same object. The election of a replica
+        from outside of the ISR may be what a move waits for.
+        """
         if after is before:
             return
+        after = completed(after)
         self.topics.setdefault(topic.topic_id, {})[before.partition] = after
         self.partitions += 1
         elected = after.leader != NO_BROKER and after.leader_epoch != before.leader_epoch

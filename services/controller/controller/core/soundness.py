@@ -34,6 +34,7 @@ from controller.core.election_rules import (
 from controller.core.elections import availability_of
 from controller.core.inputs import HeldLogs, ReportReplicas, UnsoundReplica
 from controller.core.isr_changes import check_broker_epoch
+from controller.core.reassignments import completed
 from controller.core.topic_rules import rules_of
 
 _Drafts = dict[TopicId, dict[int, PartitionImage]]
@@ -189,5 +190,5 @@ def _reported(
         after = next_epoch(after, after.leader)
     if before.leader == broker and reported.offline:
         others = frozenset(availability.eligible) - {broker}
-        after = elect(after, replace(availability, eligible=others), rules)
+        after = completed(elect(after, replace(availability, eligible=others), rules))
     return after

@@ -267,3 +267,24 @@ def test_a_request_for_many_elections_is_decided_in_parts_with_an_answer_for_eac
 def rebalanced(cluster: Cluster) -> bool:
     applied(cluster, rebalance(cluster, at_once=1_000))
     return True
+
+
+def test_an_unclean_election_of_the_only_target_ends_its_move() -> None:
+    cluster = a_cluster(a_topic("a", (1,)))
+    state = replace(
+        partition(cluster),
+        replicas=(BrokerId(3), BrokerId(1)),
+        adding=(BrokerId(3),),
+        removing=(BrokerId(1),),
+        leader=NO_BROKER,
+        last_known_leader=BrokerId(1),
+    )
+    gone = replace(cluster.image.brokers[BrokerId(1)], fenced=True)
+    moving = replace(cluster.image.topics["a"], partitions=(state,))
+    applied(cluster, Change(ClusterDelta(brokers_changed=(gone,), topics_changed=(moving,))))
+    waits = new_replacement(cluster)
+    waits.see(cluster.image.brokers, LiveListing(1), InstantMs(NOW - 3_000))
+    assert elect(cluster, waits, preferred=False) is ErrorCode.NONE
+    after = partition(cluster)
+    assert (after.leader, after.isr, after.replicas) == (3, (3,), (3,))
+    assert not after.is_reassigning
