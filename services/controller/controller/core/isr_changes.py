@@ -76,6 +76,8 @@ def _refusal(
         return ErrorCode.INVALID_REQUEST
     if not set(members) <= set(partition.replicas):
         return ErrorCode.INVALID_REQUEST
+    if image.brokers[broker_id].fenced and not set(partition.isr) <= set(members):
+        return ErrorCode.INELIGIBLE_REPLICA  # it is about to be replaced by one of them
     joining = [one for one in change.isr if one.broker_id not in partition.isr]
     if all(_may_join(image, one.broker_id, one.broker_epoch) for one in joining):
         return ErrorCode.NONE

@@ -60,6 +60,17 @@ def test_a_member_without_a_session_may_stay() -> None:
     assert propose(three(fenced=True), 1, 3).error is ErrorCode.NONE
 
 
+def test_a_leader_without_a_session_removes_nobody() -> None:
+    """The others may have to lead a lease later; alone in the ISR it would take the partition with
+    it.
+    """
+    brokers = (a_broker(1, fenced=True), a_broker(2), a_broker(3))
+    cluster = a_cluster(a_topic("a", (1, 2, 3)), brokers=brokers)
+    answer = propose(cluster, 1, 2)
+    assert answer.error is ErrorCode.INELIGIBLE_REPLICA
+    assert answer.state == cluster.image.topics["a"].partitions[0]
+
+
 @pytest.mark.parametrize("isr", [(2, 3), (1, 1), (1, 7)])
 def test_an_isr_that_cannot_be_is_refused(isr: tuple[int, ...]) -> None:
     assert propose(three(), *isr).error is ErrorCode.INVALID_REQUEST
