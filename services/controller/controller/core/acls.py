@@ -1,5 +1,6 @@
 """Decisions on access control lists."""
 
+import json
 from typing import Final
 
 from tidemark.model.acls import (
@@ -20,7 +21,9 @@ from controller.core.inputs import CreateAcls, DeleteAcls
 PATTERNS_MAX: Final = 200_000
 """Number of patterns with an access control list. All of them are part of every snapshot."""
 PATTERN_CHARS_MAX: Final = 128 * 1024
-"""Longest access control list of a pattern, in characters: it is one znode."""
+"""Longest access control list of a pattern, in characters of its znode, where those beyond ASCII
+take six or twelve.
+"""
 ENTRY_CHARS: Final = 24
 """Characters of an entry without its principal and host."""
 
@@ -88,8 +91,15 @@ def _add(cluster: Cluster, draft: Draft, binding: AclBinding) -> None:
         words = f"{PATTERNS_MAX} resource patterns have ACLs: delete some, or use prefixed patterns"
         raise TidemarkError(ErrorCode.INVALID_REQUEST, words)
     entries = before | {entry}
-    chars = sum(len(one.principal) + len(one.host) + ENTRY_CHARS for one in entries)
+    chars = sum(_chars(one.principal) + _chars(one.host) + ENTRY_CHARS for one in entries)
     if chars > PATTERN_CHARS_MAX:
         words = f"the ACLs of {pattern.name[:100]} have more than {PATTERN_CHARS_MAX} characters"
         raise TidemarkError(ErrorCode.INVALID_REQUEST, words)
     draft[pattern] = entries
+
+
+def _chars(text: str) -> int:
+    """Return the characters that a text takes in JSON. Escapes of ASCII alone, at most six times
+    as many, still fit in a znode.
+    """
+    return len(text) if text.isascii() else len(json.dumps(text)) - 2

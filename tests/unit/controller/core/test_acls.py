@@ -4,6 +4,7 @@ from controller.core.acls import decide_acls
 from controller.core.cluster import Cluster
 from controller.core.effects import AclResult
 from controller.core.inputs import CreateAcls, DeleteAcls, RequestHeader
+from controller.shell.znodes import write_acls
 from tidemark.model.acls import (
     AclFilter,
     PatternType,
@@ -100,3 +101,11 @@ def test_the_number_of_patterns_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     cluster = a_cluster()
     results = create(cluster, raw("a"), raw("b"), raw("c"), raw("a", "User:bob"))
     assert [one.error for one in results] == [0, 0, ErrorCode.INVALID_REQUEST, 0]
+
+
+def test_a_list_fits_in_a_znode_whatever_its_characters_are() -> None:
+    """ZooKeeper closes the connection at a request of 1 MB, and the term would end."""
+    cluster, face = a_cluster(), "\N{GRINNING FACE}" * 1_000
+    results = create(cluster, *(raw(principal=f"User:{n}{face}") for n in range(124)))
+    assert results[-1].error is ErrorCode.INVALID_REQUEST
+    assert len(write_acls(ORDERS, cluster.image.acls[ORDERS])) < 256 * 1024
