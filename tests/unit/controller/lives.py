@@ -199,11 +199,15 @@ class Life:
                 self.replies.append(effect)
             elif isinstance(effect, Publish):
                 self.deltas.append(effect.delta)
+                self.published(effect)
             elif isinstance(effect, WriteStore):
                 self.ops += map(type, effect.ops)
                 finish(self.store.write(effect.ops))
                 effects += self.step(StoreWritten(effect.write_id))
         return effects
+
+    def published(self, published: Publish) -> None:
+        """Take what is published, before anything else happens."""
 
     def ask(self, make: Callable[[RequestHeader], Request]) -> Reply:
         """Run one request to its reply."""
