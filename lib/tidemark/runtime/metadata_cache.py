@@ -9,7 +9,7 @@ runs. An image that has been started is always completed, before the next one st
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -25,6 +25,11 @@ OnChange = Callable[[MetadataChange], Iterable[None] | None]
 class _Subscription(NamedTuple):
     kinds: Kind
     on_change: OnChange
+
+
+async def let_others_run() -> None:
+    """Let other tasks of the loop run."""
+    await asyncio.sleep(0)
 
 
 class MetadataCache:
@@ -72,13 +77,20 @@ class MetadataCache:
         for _ in self.steps(image, delta):
             pass
 
-    async def take_in_steps(self, image: ClusterImage, delta: ClusterDelta | None = None) -> None:
-        """Do as ``take``, and let the loop run between the steps of a large change."""
+    async def take_in_steps(
+        self,
+        image: ClusterImage,
+        delta: ClusterDelta | None = None,
+        between: Callable[[], Awaitable[None]] = let_others_run,
+    ) -> None:
+        """Do as ``take``, and await ``between`` between the steps of a large change. If that is
+        cancelled, or fails, the change is taken to its end first.
+        """
         steps = self.steps(image, delta)
         for _ in steps:
             try:
-                await asyncio.sleep(0)
-            except asyncio.CancelledError:
+                await between()
+            except BaseException:
                 for _ in steps:
                     pass
                 raise

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, TypeVar
 
 import grpc.aio
@@ -14,7 +14,7 @@ from tidemark.model.ids import BrokerEpoch
 from tidemark.model.metadata import ClusterImage
 from tidemark.protocol.feed import FeedSubscriber, Verdict
 from tidemark.runtime.controller_client import ControllerClient
-from tidemark.runtime.metadata_cache import MetadataCache
+from tidemark.runtime.metadata_cache import MetadataCache, let_others_run
 from tidemark.runtime.metadata_wire import apply_update, read_position, write_position
 from tidemark.runtime.streams import END_OF_STREAM
 from tidemark.runtime.telemetry import fields
@@ -22,9 +22,11 @@ from tidemark.runtime.telemetry import fields
 log = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")
+Between = Callable[[], Awaitable[None]]
 
 _BACKOFF: Final = Backoff(50, 1_000)
 _FIND_S_MAX: Final = 3600.0
+_SHOWN_EVERY_S: Final = 0.5
 
 NOT_A_BROKER: Final = BrokerEpoch(-1)
 
@@ -47,14 +49,18 @@ class MetadataFollower:
         *,
         subscriber: str,
         broker_epoch: Callable[[], BrokerEpoch] = lambda: NOT_A_BROKER,
+        shown_every_s: float = _SHOWN_EVERY_S,
     ) -> None:
-        """``subscriber`` appears in logs; ``broker_epoch`` is called at each subscription."""
+        """``subscriber`` appears in logs; ``broker_epoch`` is called at each subscription. While an
+        update is applied, the controller is shown every ``shown_every_s`` that this process lives.
+        """
         self._controller = controller
         self.metadata = metadata
         self._subscriber = subscriber
         self._broker_epoch = broker_epoch
         self._delays = RetryDelays(_BACKOFF, controller.dice)
         self._core = FeedSubscriber()
+        self._shown_every_s = shown_every_s
 
     @property
     def image(self) -> ClusterImage:
@@ -120,7 +126,7 @@ class MetadataFollower:
             if update.error_code:
                 self._on_error(endpoint, update, broker_epoch)
             if not update.heartbeat:
-                await self._take(endpoint, update)
+                await self._take(endpoint, update, self._signs_of_life(call))
             await _write(call, pb.WatchMetadataRequest(applied=write_position(self.image.position)))
 
     def _on_error(self, endpoint: str, update: Any, broker_epoch: BrokerEpoch) -> None:
@@ -132,7 +138,23 @@ class MetadataFollower:
             raise TidemarkError(code, f"{self._subscriber} is registered under another epoch")
         raise _FeedEndedError(code.name)
 
-    async def _take(self, endpoint: str, update: Any) -> None:
+    def _signs_of_life(self, call: Any) -> Between:
+        """Return what is done between the steps of an update. To make many logs on a slow disk may
+        take longer than the controller waits for the answer to a heartbeat.
+        """
+        loop = asyncio.get_running_loop()
+        applied, shown_at = write_position(self.image.position), loop.time()
+
+        async def between() -> None:
+            nonlocal shown_at
+            await let_others_run()
+            if loop.time() - shown_at >= self._shown_every_s:
+                await _write(call, pb.WatchMetadataRequest(applied=applied))
+                shown_at = loop.time()
+
+        return between
+
+    async def _take(self, endpoint: str, update: Any, between: Between) -> None:
         """Apply one update or end the subscription, as the core decides."""
         known, position = self.image.position, read_position(update.position)
         match self._core.judge(position, is_snapshot=update.HasField("snapshot")):
@@ -144,23 +166,23 @@ class MetadataFollower:
             case Verdict.GAP:
                 raise _FeedEndedError(f"a gap: {position} after {known}")
             case Verdict.APPLY:
-                image, delta = await _in_turns(apply_update(self.image, update))
+                image, delta = await _in_turns(apply_update(self.image, update), between)
                 self._core.applied(position)  # from here on it is completed, whatever happens
-                await self.metadata.take_in_steps(image, delta)
+                await self.metadata.take_in_steps(image, delta, between)
             case Verdict.KNOWN:
                 pass
         self._delays.reset()
 
 
-async def _in_turns(steps: Generator[None, None, ResultT]) -> ResultT:
-    """Return the result of these steps; the loop runs between them."""
+async def _in_turns(steps: Generator[None, None, ResultT], between: Between) -> ResultT:
+    """Return the result of these steps; ``between`` is awaited between them."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
             result: ResultT = end.value
             return result
-        await asyncio.sleep(0)
+        await between()
 
 
 async def _write(call: Any, request: pb.WatchMetadataRequest) -> None:

@@ -1,13 +1,13 @@
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import BrokerEpoch, ControllerEpoch, ControllerId
 from tidemark.model.metadata import ClusterDelta, ClusterImage, FeedPosition
-from tidemark.model.metadata_change import Kind
+from tidemark.model.metadata_change import Kind, MetadataChange
 from tidemark.runtime.controller_client import ControllerClient
-from tidemark.runtime.metadata_cache import MetadataCache
+from tidemark.runtime.metadata_cache import MetadataCache, let_others_run
 from tidemark.runtime.metadata_follower import MetadataFollower
 from tidemark.runtime.metadata_wire import delta_update, snapshot_update
 from tidemark_wire.v1 import controller_pb2 as pb
@@ -92,6 +92,33 @@ def test_a_heartbeat_is_acknowledged_and_changes_nothing() -> None:
     assert follow([[snapshot(3), heartbeat, delta(4)]], use) == [at(3), at(4)]
 
 
+def test_a_long_update_is_no_silence() -> None:
+    controller_has: list[int] = []
+
+    async def run() -> None:
+        async with serving() as controller, asyncio.TaskGroup() as tasks:
+            controller.feed = [[snapshot(3), delta(4)]]
+            metadata = MetadataCache(then=("slow",))
+
+            def act(change: MetadataChange) -> Iterator[None]:
+                for _ in range(200_000):  # a bound for the steps of a follower that shows nothing
+                    if change.image.position != at(4) or len(controller.acknowledged) > 1:
+                        return
+                    yield
+
+            metadata.subscribe("slow", Kind.POSITION, act)
+            client = ControllerClient(endpoints=[controller.endpoint])
+            follower = MetadataFollower(client, metadata, subscriber="slow", shown_every_s=0)
+            running = tasks.create_task(follower.run())
+            await reach(follower, at(4))
+            controller_has.extend(controller.acknowledged)
+            running.cancel()
+            await client.close()
+
+    asyncio.run(run())
+    assert controller_has == [3, 3]  # nothing is acknowledged before all have acted on it
+
+
 def test_a_gap_is_never_applied_but_leads_to_a_new_snapshot() -> None:
     async def use(follower: MetadataFollower, _: ScriptedController) -> None:
         await reach(follower, at(9))
@@ -105,12 +132,12 @@ def test_a_snapshot_whose_reading_was_cancelled_is_taken_when_it_comes_again() -
             ControllerClient(endpoints=["127.0.0.1:1"]), MetadataCache(), subscriber="test"
         )
         update = snapshot_update(image_of(3, [], leader=-1))
-        taking = asyncio.get_running_loop().create_task(follower._take("", update))
+        taking = asyncio.get_running_loop().create_task(follower._take("", update, let_others_run))
         await asyncio.sleep(0)  # a part of it is read
         taking.cancel()
         await asyncio.wait((taking,))
         follower._core.subscribed()
-        await follower._take("", update)
+        await follower._take("", update, let_others_run)
         return follower.image.position
 
     assert asyncio.run(run()).version == 3
