@@ -288,3 +288,20 @@ class StreamCall:
             task.cancel()
 
         wire.on_broken[server] = broken
+
+
+class UnknownStream:
+    """The caller's end of a stream whose method the server does not know."""
+
+    def done(self) -> bool:
+        """Return True: it has ended."""
+        return True
+
+    async def code(self) -> grpc.StatusCode:
+        """Return the status."""
+        return grpc.StatusCode.UNIMPLEMENTED
+
+    async def write(self, request: Any) -> None:
+        """Raise AioRpcError."""
+        del request
+        raise rpc_error(grpc.StatusCode.UNIMPLEMENTED, "no such method")

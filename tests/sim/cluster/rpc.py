@@ -16,11 +16,15 @@ from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.controller_client import ControllerClient
 from tidemark.runtime.zk_session import ZkSession
 
-from sim.cluster.calls import Method, Served, StreamCall, ask
+from sim.cluster.calls import Method, Served, StreamCall, UnknownStream, ask
 from sim.cluster.network import Host, Network
 from sim.loop import SimLoop
 
 V2: Final = 2
+KEPT: Final = "Stream"
+"""Beginning of the methods of streams that are kept."""
+OLDER: Final = 0.5
+"""Probability that a server is of a release without such a method."""
 
 
 class Serves(Protocol):
@@ -182,9 +186,18 @@ class SimChannel:
 
         return call
 
-    def stream_stream(self, path: str, **_: object) -> Callable[[], StreamCall]:
-        """Return a method with streams."""
-        return lambda: StreamCall(self._method(path))
+    def stream_stream(self, path: str, **_: object) -> Callable[[], StreamCall | UnknownStream]:
+        """Return a method with streams. Those that are kept may be unknown to a server, so that the
+        calls which do the same are made too: only they come late or twice.
+        """
+        is_kept = path.rpartition("/")[2].startswith(KEPT)
+
+        def open_stream() -> StreamCall | UnknownStream:
+            if is_kept and self._directory.network.dice.chance(OLDER):
+                return UnknownStream()
+            return StreamCall(self._method(path))
+
+        return open_stream
 
     def _method(self, path: str, *, may_repeat: bool = True) -> Method:
         _, service, name = path.split("/")

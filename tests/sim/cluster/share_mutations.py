@@ -216,7 +216,7 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
 
 _LENGTHS_MS: Final = {
     "takes writes of an earlier leader": 9_000,
-    "delivers without its lease": 9_000,
+    "delivers without its lease": 18_000,
     "deletes the owner with the old state": 8_000,
 }
 """Longer runs than ``LONG_MS``: a leader must hold locks as it pauses, and go on after the next one

@@ -216,7 +216,10 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
         (Offsets, "delete_topics", lambda *_: []),
         (Offsets, "delete_unknown", lambda *_: []),
     ),
-    "takes offsets of a deleted topic": ((GroupShard, "_has_topic", lambda *_: True),),
+    "takes offsets of a deleted topic": (
+        (GroupShard, "_partition_count", lambda *_: 1_000),
+        (Offsets, "delete_unknown", lambda *_: []),
+    ),
     "forgets an abort whose index entry finds no space": (
         (TxnIndex, "write", _forget_what_finds_no_space),
     ),
