@@ -23,6 +23,8 @@ Answer = Callable[[Any, Any], Awaitable[Any]]
 
 _IDLE_MAX: Final = 64
 """Streams to one peer that are kept."""
+_IDLE_S_MAX: Final = 30.0
+"""Time for which a stream without an exchange is kept."""
 _PEERS_MAX: Final = 64
 _CALLS: Final = 1_000
 """Calls to a peer without the method, before it is tried again: the peer may be upgraded by then.
@@ -34,26 +36,41 @@ class _Peer:
     """Streams of one stub that have no exchange now."""
 
     stub: Any
-    idle: list[Stream] = field(default_factory=list)
+    idle: list[tuple[float, Stream]] = field(default_factory=list)
+    """The loop's time since which each is idle. The last one is taken first."""
+    timer: asyncio.TimerHandle | None = None
     calls_left: int = 0
     """Calls to make before the next stream: the peer is of a release without the method."""
 
     def take(self, method: str) -> Stream:
         while self.idle:
-            stream = self.idle.pop()
+            _, stream = self.idle.pop()
             if not stream.done():
                 return stream
         return getattr(self.stub, method)()
 
     def end(self) -> None:
-        for stream in self.idle:
+        for _, stream in self.idle:
             stream.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
 
     def keep(self, stream: Stream) -> None:
-        if len(self.idle) < _IDLE_MAX:
-            self.idle.append(stream)
-        else:
+        if len(self.idle) >= _IDLE_MAX:
             stream.cancel()
+            return
+        loop = asyncio.get_running_loop()
+        self.idle.append((loop.time(), stream))
+        if self.timer is None:
+            self.timer = loop.call_later(_IDLE_S_MAX, self._trim, loop)
+
+    def _trim(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the streams that a crowd has left behind."""
+        now, self.timer = loop.time(), None
+        while self.idle and now - self.idle[0][0] >= _IDLE_S_MAX:
+            self.idle.pop(0)[1].cancel()
+        if self.idle:
+            self.timer = loop.call_at(self.idle[0][0] + _IDLE_S_MAX, self._trim, loop)
 
 
 class KeptStreams:

@@ -32,7 +32,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.share_state_client import ShareStateClient, share_coordinators
 from tidemark_wire.v1 import share_pb2 as pb
 from tidemark_wire.v1 import share_pb2_grpc
-from virtual_time import run_skipping
+from virtual_time import run_skipping, skip
 from waiting import PATIENCE_S, patience, until
 
 G = "jobs"
@@ -221,6 +221,28 @@ def test_a_stream_that_has_ended_is_replaced() -> None:
             assert result.error_code is ErrorCode.NONE
             await until(lambda: states.ended == states.streams, "its end")
         assert states.streams + states.calls >= writes
+
+    run_streaming(scenario)
+
+
+def test_streams_that_a_crowd_has_left_behind_end() -> None:
+    async def scenario(states: Streaming, client: ShareStateClient) -> None:
+        states.may_answer.clear()
+        async with asyncio.TaskGroup() as writes:
+            for _ in range(3):
+                writes.create_task(client.write(G, [WRITE], PATIENCE_S))
+            await until(lambda: states.streams == 3, "a stream each")
+            states.may_answer.set()
+        skip(20)
+        await client.write(G, [WRITE], PATIENCE_S)
+        skip(15)
+        await until(lambda: states.ended == 2, "the end of those that were not used")
+        await client.write(G, [WRITE], PATIENCE_S)
+        assert states.streams == 3
+        skip(31)
+        await until(lambda: states.ended == 3, "the end of the last one")
+        await client.write(G, [WRITE], PATIENCE_S)
+        assert (states.streams, states.calls) == (4, 0)
 
     run_streaming(scenario)
 
