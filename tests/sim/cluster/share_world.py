@@ -389,8 +389,20 @@ class ShareWorld(CoordinatedWorld):
         # This runs after every event: it ends at the first record that is not finished.
         return (
             all(self._start(one) >= one.ledger.end for one in self.inputs)
+            and all(map(self._is_committed, self.inputs))
             and self.history.letters.is_complete
             and all(one.done() for one in self._finite)
+        )
+
+    def _is_committed(self, topic: SimTopic) -> bool:
+        """False if a replica has records that are not committed yet: they are to be finished, too,
+        as those are that a leader has acknowledged on its own.
+        """
+        return all(
+            hosted.partition.log_end <= topic.ledger.end
+            for machine in self._hosting(topic)
+            if machine.process is not None
+            and (hosted := machine.process.broker.partitions.table.by_name.get(topic.place))
         )
 
     def _is_at_rest(self, topic: SimTopic) -> bool:
