@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from tidemark.model.backoff import Dice
@@ -84,12 +85,16 @@ class Listed(NamedTuple):
     transactions: tuple[Described, ...] = ()
 
 
-class _Stub(txn_pb2_grpc.TransactionCoordinatorStub, txn_pb2_grpc.TransactionStreamsStub):
-    """Methods of both services of a txn-coordinator."""
-
-    def __init__(self, channel: Any) -> None:
-        txn_pb2_grpc.TransactionCoordinatorStub.__init__(self, channel)
-        txn_pb2_grpc.TransactionStreamsStub.__init__(self, channel)
+def _stub(channel: Any) -> Any:
+    """Return the methods of both services of a txn-coordinator."""
+    make: tuple[Any, ...] = (
+        txn_pb2_grpc.TransactionCoordinatorStub,
+        txn_pb2_grpc.TransactionStreamsStub,
+    )
+    methods: dict[str, Any] = {}
+    for stub in make:
+        methods |= vars(stub(channel))
+    return SimpleNamespace(**methods)
 
 
 class TxnRelay:
@@ -101,7 +106,7 @@ class TxnRelay:
         self._channels = channels
         self._dice = dice
         self.client = CoordinatorClient(
-            ImageDirectory(metadata), self._channels, _Stub, streams=_STREAMS, dice=dice
+            ImageDirectory(metadata), self._channels, _stub, streams=_STREAMS, dice=dice
         )
 
     def make_verifier(
