@@ -2,7 +2,8 @@
 is the caller's end, ``answer_each`` the server's.
 
 A message of a stream costs about half of what a call of gRPC does. A stream has one exchange at a
-time, so that responses need no number and none waits for another; it is kept for the next one.
+time, so that responses need no number and none waits for another; it is kept for the next one, and
+ends when there is none for a while.
 """
 
 import asyncio
