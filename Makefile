@@ -19,7 +19,7 @@ FAULTS ?=
 S ?=
 REWRITE ?=
 # They need Maven or Go, and a registry once: not part of `make test`.
-JAVA_TESTS := tests/conformance/test_kafka_reference.py tests/conformance/test_java_clients.py tests/conformance/test_kafka_tools.py tests/conformance/test_secure_tools.py tests/conformance/test_logins.py tests/conformance/test_java_share_groups.py tests/conformance/test_go_share_groups.py tests/conformance/test_kafka_streams.py tests/conformance/spark tests/conformance/flink
+JAVA_TESTS := tests/conformance/test_kafka_reference.py tests/conformance/test_java_clients.py tests/conformance/test_kafka_tools.py tests/conformance/test_secure_tools.py tests/conformance/test_logins.py tests/conformance/test_java_share_groups.py tests/conformance/test_go_share_groups.py tests/conformance/test_kafka_streams.py tests/conformance/spark tests/conformance/flink tests/conformance/hadoop
 # Compiled modules are kept: every test and every service would otherwise compile the same code again.
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -159,11 +159,11 @@ scenario: setup ## protocol scripts: make scenario S=name; REWRITE=1 rewrites th
 fuzz: setup ## hostile frames against a real broker: make fuzz SEED=7
 	SEED=$(SEED) FRAMES=$(or $(FRAMES),200000) $(BIN)/pytest -q -s tests/e2e/test_fuzz.py $(ARGS)
 
-conformance: setup ## Kafka's own Java clients and tools, Streams, franz-go, Spark's and Flink's connectors (needs a JDK 17, Maven, Go)
+conformance: setup ## Kafka's own Java clients and tools, Streams, franz-go, Spark's and Flink's connectors, HDFS (needs a JDK 17, Maven, Go)
 	$(BIN)/pytest -q $(JAVA_TESTS) $(ARGS)
 
 ci: lint types test ## everything that a machine checks, in this order
 
 clean: ## remove what the targets above made (not the cluster's data)
 	test ! -e build/k8s || { echo "a Kubernetes cluster is up: make k8s-down" >&2; exit 1; }
-	rm -rf gen .mypy_cache .ruff_cache .pytest_cache build tests/conformance/java/target tests/conformance/flink/target tests/conformance/spark/target
+	rm -rf gen .mypy_cache .ruff_cache .pytest_cache build tests/conformance/java/target tests/conformance/flink/target tests/conformance/spark/target tests/conformance/hadoop/target

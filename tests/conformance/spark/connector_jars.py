@@ -1,20 +1,12 @@
 """Spark's own Kafka connector by its coordinates: Maven resolves it once, later runs need none."""
 
-import re
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyspark
+from conformance.maven import NotBuiltError, libraries
 
 PROJECT: Final = Path(__file__).parent
-RESOLVE_S: Final = 300
-_TAIL: Final = 3_000
-_NOT_REACHED: Final = re.compile(
-    r"Could not (?:resolve|transfer|find)|Cannot access|could not be resolved"
-)
 
 
 class Coordinates(NamedTuple):
@@ -49,37 +41,12 @@ CANDIDATES: Final = (
 
 def resolve() -> Connector:
     """Its jars and what they need that PySpark does not carry. Raises ConnectorMissingError."""
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            raise ConnectorMissingError(f"{tool} is not installed")
-    said = ""
-    for coordinates in CANDIDATES:
-        for options in (["--offline"], []):
-            jars, said = _maven(coordinates, *options)
-            if jars:
-                return Connector(coordinates.connector, jars)
-    raise ConnectorMissingError(f"Maven does not find Spark's Kafka connector: {said[:300]}")
-
-
-def _maven(coordinates: Coordinates, *options: str) -> tuple[tuple[Path, ...], str]:
-    """Its jars, or none and why not."""
-    with tempfile.TemporaryDirectory() as directory:
-        class_path = Path(directory) / "class-path"
-        settings = (
-            f"-Dspark.version={coordinates.connector}",
-            f"-Dtoken.version={coordinates.tokens}",
-            f"-Dmdep.outputFile={class_path}",
-        )
-        done = subprocess.run(
-            ["mvn", "--quiet", "--batch-mode", *options, *settings, "process-classes"],
-            cwd=PROJECT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=RESOLVE_S,
-            check=False,
-        )
-        if done.returncode == 0:
-            return tuple(Path(jar) for jar in class_path.read_text().strip().split(":")), ""
-    assert _NOT_REACHED.search(done.stdout), done.stdout[-_TAIL:]
-    return (), done.stdout.strip()
+    missing = ""
+    for of_spark, of_tokens in CANDIDATES:
+        try:
+            jars = libraries(PROJECT, spark_version=of_spark, token_version=of_tokens)
+        except NotBuiltError as problem:
+            missing = str(problem)
+        else:
+            return Connector(of_spark, jars)
+    raise ConnectorMissingError(f"no Spark connector for Kafka: {missing}")
