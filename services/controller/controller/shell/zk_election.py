@@ -79,9 +79,10 @@ class ZkElection:
             changed = asyncio.Event()
             try:
                 term = await self._try(changed)
-            except (NodeExistsError, BadVersionError, NoNodeError):
+            except (NodeExistsError, BadVersionError):
                 continue  # another replica was faster: read which
             except ZkError as error:
+                # NoNodeError too: without the chroot the next attempt would fail at once.
                 log.info("election interrupted", extra=fields(reason=str(error)))
                 await asyncio.sleep(_RETRY_S)
                 continue
@@ -95,7 +96,10 @@ class ZkElection:
         if stat is None:
             self.active = None
             return await self._claim()
-        data, stat = await self._session.get(zk_paths.CONTROLLER)
+        try:
+            data, stat = await self._session.get(zk_paths.CONTROLLER)
+        except NoNodeError:
+            return None  # it was just removed, and the watch fires
         self.active = _read_active(data)
         if stat.owner_session != self._session.session_id:
             return None

@@ -9,7 +9,14 @@ from sim.loop import SimLoop
 from sim.test_zookeeper import World
 from sim.zk_adapter import SimZkSession
 from tidemark.model.ids import ControllerId
-from tidemark.runtime.zk_session import OnChange, UnknownOutcomeError, ZkError, ZnodeStat
+from tidemark.runtime import zk_paths
+from tidemark.runtime.zk_session import (
+    NoNodeError,
+    OnChange,
+    UnknownOutcomeError,
+    ZkError,
+    ZnodeStat,
+)
 
 
 class FlakySession(SimZkSession):
@@ -20,12 +27,25 @@ class FlakySession(SimZkSession):
         self.loses_deletions = False
         self.refuses_reads = False
         self.refused_reads = 0
+        self.has_chroot = True
+        self.on_get: Callable[[], Awaitable[None]] | None = None
+        """Called once, before the next read."""
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        if not self.has_chroot:
+            self.refused_reads += 1
+            assert self.refused_reads < 100, "asks without a pause"
+            raise NoNodeError(f"create {path}: NoNode")
+        await super().create(path, data, ephemeral=ephemeral)
 
     async def get(self, path: str, on_change: OnChange | None = None) -> tuple[bytes, ZnodeStat]:
         if self.refuses_reads:
             self.refused_reads += 1
             assert self.refused_reads < 100, "asks without a pause"
             raise ZkError(f"get {path}: NoAuth")
+        if self.on_get is not None:
+            before, self.on_get = self.on_get, None
+            await before()
         return await super().get(path, on_change)
 
     async def delete(self, path: str, *, version: int = -1) -> None:
@@ -84,5 +104,33 @@ def test_a_refusal_that_lasts_is_met_with_pauses() -> None:
         asyncio.get_running_loop().call_later(3, term.end, "enough")
         await election.watch(term)
         assert 2 < session.refused_reads <= 16
+
+    run(use)
+
+
+def test_a_campaign_without_a_chroot_asks_with_pauses() -> None:
+    # An operator who removes the chroot while replicas stand by must not make them flood ZooKeeper.
+    async def use(election: ZkElection, session: FlakySession) -> None:
+        def restore() -> None:
+            session.has_chroot = True
+
+        session.has_chroot = False
+        asyncio.get_running_loop().call_later(3, restore)
+        term = await election.campaign()
+        assert term.controller_epoch == 1
+        assert 2 < session.refused_reads <= 16
+
+    run(use)
+
+
+def test_a_claim_that_ends_while_it_is_read_is_followed() -> None:
+    async def use(election: ZkElection, session: FlakySession) -> None:
+        async def remove() -> None:
+            await session.delete(zk_paths.CONTROLLER)
+
+        first = await election.campaign()
+        session.on_get = remove
+        second = await election.campaign()
+        assert second.controller_epoch > first.controller_epoch
 
     run(use)
