@@ -5,10 +5,11 @@ Transactions v2 (KIP-890) have an epoch each: the end of one opens the next. In 
 of a producer's session have one epoch. The first one ends it here.
 
 A record replaces the one before it of the same producer. So it repeats the ends of which leaders
-may not know: the next owner of the shard notifies them.
+may not know: the next owner of the shard notifies them, however late it comes, as nobody else does.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from tidemark.codec.share_transaction_records import (
@@ -19,8 +20,10 @@ from tidemark.codec.share_transaction_records import (
 from tidemark.model.ids import ProducerEpoch, ProducerId
 from tidemark.model.share_state import SharePartitionKey, TransactionKey
 
-RECENT_MS: Final = 600_000
-"""Time in which a leader may have missed an end because the shard's owner died."""
+SETTLED_MS: Final = 600_000
+"""Time after which an end of which all leaders know is written again without its share-partitions,
+so that later owners need not notify anybody. A producer's next end, if it comes before, does so.
+"""
 KEPT_MS: Final = 24 * 3_600_000
 """Time for which an end is kept: longer than any write may be on its way."""
 NOTICE_PARTITIONS_MAX: Final = 1_000
@@ -68,17 +71,8 @@ class EndedTransactions:
         """Return the value that replaces the producer's last one. ``notices``: the transactions
         that held records, in order of their epochs.
         """
-        earlier = [*self._unanswered(producer_id, wall_ms), *notices]
-        held: tuple[SharePartitionKey, ...] = ()
-        if earlier and earlier[-1].producer_epoch == open_from - 1:
-            held = earlier.pop().held
-        return TransactionEndValue(
-            open_from=open_from,
-            commits=commits,
-            ended_at=wall_ms,
-            held=held,
-            earlier=_newest(earlier),
-        )
+        end = TransactionEndValue(open_from=open_from, commits=commits, ended_at=wall_ms)
+        return _with(end, (*self._unanswered(producer_id, wall_ms), *notices))
 
     def notified(self, transaction: TransactionKey) -> None:
         """All leaders know of the end of this transaction."""
@@ -87,9 +81,9 @@ class EndedTransactions:
         if end is not None and any(one.producer_epoch == epoch for one in _notices(end)):
             self._notified[producer_id] = self._notified.get(producer_id, frozenset()) | {epoch}
 
-    def recent(self, wall_ms: int) -> Iterator[tuple[TransactionKey, EndNotice]]:
-        """Yield the transactions that held records and ended lately, as far as leaders may not know
-        of it.
+    def unanswered(self, wall_ms: int) -> Iterator[tuple[TransactionKey, EndNotice]]:
+        """Yield the transactions that held records and ended, as far as leaders may not know of
+        it.
         """
         for producer_id in self._ends:
             for notice in self._unanswered(producer_id, wall_ms):
@@ -99,8 +93,19 @@ class EndedTransactions:
         end = self._ends.get(producer_id)
         known = self._notified.get(producer_id, frozenset())
         for notice in () if end is None else _notices(end):
-            if notice.ended_at + RECENT_MS > wall_ms and notice.producer_epoch not in known:
+            if notice.ended_at + KEPT_MS > wall_ms and notice.producer_epoch not in known:
                 yield notice
+
+    def settled(self, wall_ms: int) -> list[TransactionEndRecord]:
+        """Return records that take the place of older ends, without the transactions of which all
+        leaders know.
+        """
+        return [
+            TransactionEndRecord(producer_id, _with(end, self._unanswered(producer_id, wall_ms)))
+            for producer_id, end in self._ends.items()
+            if producer_id in self._notified
+            and end.ended_at + SETTLED_MS <= wall_ms < end.ended_at + KEPT_MS
+        ]
 
     def expired(self, wall_ms: int) -> list[TransactionEndRecord]:
         """Return the tombstones of ends that are kept no longer."""
@@ -133,6 +138,15 @@ def _notices(end: TransactionEndValue) -> Iterator[EndNotice]:
     if end.held:
         epoch = ProducerEpoch(end.open_from - 1)
         yield EndNotice(epoch, end.commits, end.ended_at, end.held)
+
+
+def _with(end: TransactionEndValue, notices: Iterable[EndNotice]) -> TransactionEndValue:
+    """Return the end with these transactions that held records, in the order of their ends."""
+    earlier = list(notices)
+    held: tuple[SharePartitionKey, ...] = ()
+    if earlier and earlier[-1].producer_epoch == end.open_from - 1:
+        held = earlier.pop().held
+    return replace(end, held=held, earlier=_newest(earlier))
 
 
 def _newest(notices: list[EndNotice]) -> tuple[EndNotice, ...]:

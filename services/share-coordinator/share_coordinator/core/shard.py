@@ -146,8 +146,9 @@ class ShareShard:
         before = self._upkeep.prunable()
         gone = self._missing.look(self._held_topics(), self._topics())
         prune = (PruneLog(before),) if before is not None else ()
-        expired = self._states.ended.expired(now.wall)
-        return Decision((*self._forget_topics(gone), *expired), prune)
+        ended = self._states.ended
+        ends = (*ended.settled(now.wall), *ended.expired(now.wall))
+        return Decision((*self._forget_topics(gone), *ends), prune)
 
     def next_deadline(self) -> InstantMs | None:
         """Instant at which to call ``wake``; None while the shard does not serve."""
@@ -181,7 +182,7 @@ class ShareShard:
     def loaded(self, now: Moment) -> ShareDecision:
         """Start to serve after the log is replayed: members have a whole session to find this
         owner. A decision of which the log has only a part is completed or undone. Leaders are
-        notified again of transactions that ended lately: the last owner may not have done it.
+        notified again of transactions that ended: the last owner may not have done it.
         """
         assert not self._serving, "loaded twice"
         self._serving = True
@@ -189,7 +190,7 @@ class ShareShard:
         for group in self._groups.values():
             group.loaded(self._around(group.group_id, now))
             self._touched.add(group.group_id)
-        notices = tuple(starmap(self._notice, self._states.ended.recent(now.wall)))
+        notices = tuple(starmap(self._notice, self._states.ended.unanswered(now.wall)))
         return Decision(tuple(self._mended()), notices)
 
     def delivered(self) -> dict[str, dict[Part, int]]:

@@ -1,6 +1,7 @@
 from share_coordinator.core.ended_transactions import (
     KEPT_MS,
     NOTICE_PARTITIONS_MAX,
+    SETTLED_MS,
     EndedTransactions,
 )
 from tidemark.codec.share_transaction_records import (
@@ -57,5 +58,18 @@ def test_notices_of_earlier_ends_are_bounded_and_the_newest_are_kept() -> None:
                 ONE, found.end_of(ONE, epoch + 1, (notice,), commits=True, wall_ms=1)
             )
         )
-    epochs = [transaction.producer_epoch for transaction, _ in found.recent(1)]
+    epochs = [one.producer_epoch for one, _ in found.unanswered(1)]
     assert epochs == list(range(2, count))
+
+
+def test_an_end_that_expires_is_not_written_again() -> None:
+    held = (SharePartitionKey("g", TopicId(b"t" * 16), 0),)
+    found = EndedTransactions()
+    notice = EndNotice(ProducerEpoch(4), commits=True, ended_at=1, held=held)
+    end = found.end_of(ONE, 5, (notice,), commits=True, wall_ms=1)
+    found.replay(TransactionEndRecord(ONE, end))
+    found.notified(key(4))
+    assert found.settled(SETTLED_MS) == []
+    (record,) = found.settled(1 + SETTLED_MS)
+    assert record.value == TransactionEndValue(open_from=5, commits=True, ended_at=1)
+    assert found.settled(1 + KEPT_MS) == []
