@@ -85,13 +85,14 @@ class Holdings:
 
 
 def is_untouched(partition: PartitionImage) -> bool:
-    """True if leader and ISR are those of the partition's creation. A member without a log has not
-    fetched yet, so nothing is committed: its log is empty, not lost.
+    """True if the ISR is that of the partition's creation. A member without a log has not fetched
+    or led yet, so nothing is committed: its log is empty, not lost.
+
+    Every change of the ISR raises the partition epoch once more than the leader epoch. Elections
+    raise both by one: a leader that restarts before it has made its log is elected again each time.
     """
-    return (
-        partition.leader_epoch == FIRST_LEADER_EPOCH
-        and partition.partition_epoch == FIRST_PARTITION_EPOCH
-    )
+    elections = partition.leader_epoch - FIRST_LEADER_EPOCH
+    return elections == partition.partition_epoch - FIRST_PARTITION_EPOCH
 
 
 def without_unsound(

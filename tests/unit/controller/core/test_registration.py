@@ -1,10 +1,12 @@
 from dataclasses import replace
 
 import pytest
-from controller.core.cluster import Cluster
+from controller.core.cluster import Cluster, new_partition
+from controller.core.election_rules import demote
 from controller.core.inputs import HeldLogs, RegisterBroker, RequestHeader
+from controller.core.isr import without_replica
 from controller.core.registration import decide_registration, has_kept_its_disks
-from tidemark.model.ids import NO_BROKER
+from tidemark.model.ids import NO_BROKER, BrokerId
 from tidemark.model.metadata import BrokerImage, PartitionImage
 from unit.controller.worlds import NEVER, a_broker, a_cluster, a_topic, applied, listing, topic_id
 
@@ -116,6 +118,47 @@ def test_a_log_that_was_never_made_is_not_lost() -> None:
     cluster = a_cluster(a_topic("a", (1, 2, 3)), brokers=(KNOWN, a_broker(2), a_broker(3)))
     after = registered(cluster, HeldLogs())
     assert (after.leader, after.isr) == (1, (1, 2, 3))
+
+
+def a_partition_of(*live: int) -> PartitionImage:
+    """A new partition of brokers 1 and 2, of which these are live."""
+    return new_partition(0, (BrokerId(1), BrokerId(2)), frozenset(map(BrokerId, live)))
+
+
+def alone(partition: PartitionImage) -> Cluster:
+    topic = replace(a_topic("a", (1, 2)), partitions=(partition,))
+    return a_cluster(topic, brokers=(KNOWN, a_broker(2)))
+
+
+def test_a_sole_member_that_never_made_its_log_may_register_again() -> None:
+    cluster = alone(a_partition_of(1))
+    for epoch, process in ((1, b"one"), (2, b"two"), (3, b"three")):
+        after = registered(cluster, HeldLogs(), incarnation_id=process)
+        assert (after.leader, after.leader_epoch, after.isr) == (1, epoch, (1,))
+    after = registered(cluster, HeldLogs(missing=frozenset({("a", 0)})), incarnation_id=b"four")
+    assert (after.leader, after.isr) == (NO_BROKER, ())
+
+
+def test_a_sole_member_that_never_made_its_log_stays_after_its_lease() -> None:
+    after = registered(alone(demote(a_partition_of(1))), HeldLogs())
+    assert (after.leader, after.isr) == (NO_BROKER, (1,))
+
+
+def test_members_that_never_made_their_logs_stay_together() -> None:
+    cluster = alone(a_partition_of(1, 2))
+    for process, epoch in ((b"one", 300), (b"two", 400)):
+        other = replace(registration_request(a_broker(2, epoch=epoch)), held=HeldLogs())
+        applied(cluster, decide_registration(cluster, other, other.listing)[0])
+        after = registered(cluster, HeldLogs(), incarnation_id=process)
+        assert (after.leader, after.isr) == (1, (1, 2))
+
+
+def test_a_sole_member_of_an_isr_that_changed_has_lost_its_log() -> None:
+    smaller = without_replica(a_partition_of(1, 2), BrokerId(2), 1)
+    for partition in (smaller, demote(smaller), demote(demote(smaller))):
+        assert partition.isr == (1,)
+        after = registered(alone(partition), HeldLogs())
+        assert (after.leader, after.isr) == (NO_BROKER, ())
 
 
 def test_a_log_that_a_checkpoint_names_was_made() -> None:
