@@ -166,12 +166,10 @@ class CoordinatorClient:
 
         return await self._retried(attempt, timeout_s)
 
-    async def call_all(
-        self, method: str, request: Any, timeout_s: float, *, error_of: ErrorOf = error_code_of
-    ) -> list[Any]:
-        """Call every coordinator that owns a shard; return their response messages. While one of
-        them does not respond, or a shard has no owner, all are called again: the result must be
-        complete.
+    async def list_all(self, method: str, request: Any, timeout_s: float) -> list[Any]:
+        """Ask every coordinator that owns a shard for a listing, page by page; return all response
+        messages. While one of them does not respond, or a shard has no owner, all are called again:
+        the result must be complete.
 
         Raises TidemarkError as ``call`` does.
         """
@@ -180,12 +178,29 @@ class CoordinatorClient:
             directory = self._directory
             if not all(directory.endpoint_of(shard) for shard in range(directory.shard_count())):
                 raise _no_owner()
-            return await _gather(
-                self._call(endpoint, method, request, left_s, error_of)
-                for endpoint in directory.endpoints()
+            lists = await _gather(
+                self._pages(endpoint, method, request, left_s) for endpoint in directory.endpoints()
             )
+            return [page for pages in lists for page in pages]
 
         return await self._retried(attempt, timeout_s)
+
+    async def _pages(self, endpoint: str, method: str, request: Any, timeout_s: float) -> list[Any]:
+        """Return the pages of one coordinator. One of an earlier release has a single page."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        asked = type(request)()
+        asked.CopyFrom(request)
+        asked.takes_pages = True
+        asked.ClearField("after")
+        pages: list[Any] = []
+        while True:
+            left_s = max(_LEFT_S_MIN, deadline - loop.time())
+            page = await self._call(endpoint, method, asked, left_s, error_code_of)
+            pages.append(page)
+            if not page.HasField("next"):
+                return pages
+            asked.after.CopyFrom(page.next)
 
     async def describe(self, ids: Sequence[str], caller: Any, timeout_s: float) -> list[Any]:
         """Call ``DescribeTransactions`` for ids of any shards; return their TransactionState

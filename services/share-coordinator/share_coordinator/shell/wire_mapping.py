@@ -13,6 +13,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import Offset, ProducerId, TopicId
 from tidemark.model.share_state import SharePartitionKey, StateRead, StateResult, StateSummary
 from tidemark.runtime import share_state_wire as state_wire
+from tidemark.runtime.coordinator.paging import Page
 from tidemark.runtime.share_state_wire import read_topic_id
 from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import share_pb2 as pb
@@ -124,14 +125,14 @@ def read_list(request: pb.ListShareGroupsRequest) -> core.ListShareGroups:
     return core.ListShareGroups(tuple(request.states))
 
 
-def write_listed(groups: Iterable[core.ListedShareGroup]) -> pb.ListShareGroupsResponse:
+def write_group(group: core.ListedShareGroup) -> pb.ListShareGroupsResponse.Group:
     """Model to wire."""
-    return pb.ListShareGroupsResponse(
-        groups=[
-            pb.ListShareGroupsResponse.Group(group_id=one.group_id, state=one.state)
-            for one in groups
-        ]
-    )
+    return pb.ListShareGroupsResponse.Group(group_id=group.group_id, state=group.state)
+
+
+def write_listed(page: Page) -> pb.ListShareGroupsResponse:
+    """Model to wire. The rows are written already."""
+    return pb.ListShareGroupsResponse(groups=page.rows, next=page.next)
 
 
 def write_list_refusal(refused: TidemarkError) -> pb.ListShareGroupsResponse:

@@ -12,6 +12,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import TopicId
 from tidemark.model.metadata import ClusterImage
 from tidemark.model.topics import TopicPartition
+from tidemark.runtime.coordinator.paging import Page
 from tidemark_wire.v1 import common_pb2
 from tidemark_wire.v1 import txn_pb2 as pb
 
@@ -278,16 +279,7 @@ def write_described(
     transactions: Iterable[core.TransactionView],
 ) -> pb.DescribeTransactionsResponse:
     """Model to wire."""
-    return pb.DescribeTransactionsResponse(transactions=map(_write_transaction, transactions))
-
-
-def write_listed(reply: core.ListTransactionsReply) -> pb.ListTransactionsResponse:
-    """Model to wire."""
-    return pb.ListTransactionsResponse(
-        error_code=reply.error_code,
-        unknown_states=reply.unknown_states,
-        transactions=map(_write_transaction, reply.transactions),
-    )
+    return pb.DescribeTransactionsResponse(transactions=map(write_transaction, transactions))
 
 
 def write_begun(reply: core.BeginTransactionReply) -> pb.BeginTransactionResponse:
@@ -375,7 +367,20 @@ def _write_sink(sink: core.SinkView) -> pb.SinkState:
     )
 
 
-def _write_transaction(view: core.TransactionView) -> pb.TransactionState:
+def write_listed(page: Page, unknown_states: Iterable[str]) -> pb.ListTransactionsResponse:
+    """Model to wire. The rows are written already."""
+    return pb.ListTransactionsResponse(
+        unknown_states=unknown_states, transactions=page.rows, next=page.next
+    )
+
+
+def write_list_refusal(refused: TidemarkError) -> pb.ListTransactionsResponse:
+    """Model to wire."""
+    return pb.ListTransactionsResponse(error_code=refused.code)
+
+
+def write_transaction(view: core.TransactionView) -> pb.TransactionState:
+    """Model to wire."""
     return pb.TransactionState(
         transactional_id=view.transactional_id,
         error_code=view.error_code,

@@ -34,6 +34,7 @@ from tidemark.model.share_state import (
 )
 from tidemark.runtime import share_state_wire as wire
 from tidemark.runtime.clock import Clock
+from tidemark.runtime.coordinator import paging
 from tidemark.runtime.metrics import Metrics
 from tidemark_wire.v1 import share_pb2 as pb
 from tidemark_wire.v1 import share_pb2_grpc
@@ -62,10 +63,10 @@ class World:
     async def serving(self) -> None:
         await until(lambda: bool(self.node.shards.serving()))
 
-    async def beat(self, member: str = "m", epoch: int = 0, *topics: str) -> Any:
+    async def beat(self, member: str = "m", epoch: int = 0, *topics: str, group_id: str = G) -> Any:
         return await self.stub.Heartbeat(
             pb.ShareHeartbeatRequest(
-                group_id=G,
+                group_id=group_id,
                 member_id=member,
                 member_epoch=epoch,
                 has_subscription=bool(topics),
@@ -345,6 +346,25 @@ def test_groups_are_described_and_listed() -> None:
         assert (listed.group_id, listed.state) == (G, "Stable")
         empty = await here.stub.ListGroups(pb.ListShareGroupsRequest(states=["empty"]))
         assert not empty.groups
+
+    run(scenario)
+
+
+def test_groups_are_listed_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "PAGE_BYTES", 1)
+
+    async def scenario(here: World) -> None:
+        for group_id in ("one", "two"):
+            await here.beat("m", 0, "orders", group_id=group_id)
+        request = pb.ListShareGroupsRequest(takes_pages=True)
+        found = []
+        while True:
+            page = await here.stub.ListGroups(request)
+            found += [[one.group_id for one in page.groups]]
+            if not page.HasField("next"):
+                break
+            request.after.CopyFrom(page.next)
+        assert sorted(found) == [["one"], ["two"]]
 
     run(scenario)
 

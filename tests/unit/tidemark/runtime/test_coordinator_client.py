@@ -24,6 +24,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark.runtime.telemetry import request_scope
 from tidemark_wire.v1 import txn_pb2 as pb
 from tidemark_wire.v1 import txn_pb2_grpc
+from tidemark_wire.v1.common_pb2 import ListingCursor
 from virtual_time import run_skipping, skip
 from waiting import PATIENCE_S, patience, until
 
@@ -40,6 +41,8 @@ class ScriptedCoordinator(txn_pb2_grpc.TransactionCoordinatorServicer):
         self.asked: list[Any] = []
         self.request_ids: list[str] = []
         self.is_silent = False
+        self.pages = 0
+        """Pages of a listing; 0: it knows of none."""
         self.on_asked: Callable[[], None] = lambda: None
 
     def _code(self, request: Any) -> ErrorCode:
@@ -66,6 +69,12 @@ class ScriptedCoordinator(txn_pb2_grpc.TransactionCoordinatorServicer):
 
     async def ListTransactions(self, request: Any, context: Any) -> Any:  # noqa: N802
         state = pb.TransactionState(transactional_id=f"of-{self.number}")
+        if self.pages and request.takes_pages:
+            at = request.after.shard
+            state.transactional_id += f"-{at}"
+            more = ListingCursor(shard=at + 1) if at + 1 < self.pages else None
+            code = self._code(request)
+            return pb.ListTransactionsResponse(error_code=code, transactions=[state], next=more)
         return pb.ListTransactionsResponse(error_code=self._code(request), transactions=[state])
 
 
@@ -269,9 +278,21 @@ def test_all_owners_are_asked_for_a_listing() -> None:
     async def scenario(here: World) -> None:
         here.coordinators[1].codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
         request = pb.ListTransactionsRequest()
-        answers = await here.client.call_all("ListTransactions", request, PATIENCE_S)
+        answers = await here.client.list_all("ListTransactions", request, PATIENCE_S)
         names = sorted(one.transactional_id for answer in answers for one in answer.transactions)
         assert names == ["of-1", "of-2"]
+
+    run(scenario)
+
+
+def test_every_page_of_a_listing_is_asked_for() -> None:
+    async def scenario(here: World) -> None:
+        here.coordinators[0].pages = 3
+        here.coordinators[0].codes = [ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        request = pb.ListTransactionsRequest(after=ListingCursor(shard=2))
+        answers = await here.client.list_all("ListTransactions", request, PATIENCE_S)
+        names = sorted(one.transactional_id for answer in answers for one in answer.transactions)
+        assert names == ["of-1-0", "of-1-1", "of-1-2", "of-2"]
 
     run(scenario)
 
@@ -279,7 +300,7 @@ def test_all_owners_are_asked_for_a_listing() -> None:
 def test_a_listing_without_an_owner_of_a_shard_would_lack_a_part() -> None:
     async def scenario(here: World) -> None:
         here.own({0: 1, 1: -1})
-        asking = here.client.call_all("ListTransactions", pb.ListTransactionsRequest(), 0.02)
+        asking = here.client.list_all("ListTransactions", pb.ListTransactionsRequest(), 0.02)
         assert await code_of(asking) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     run(scenario)

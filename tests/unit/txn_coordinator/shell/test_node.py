@@ -16,6 +16,7 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.metadata import TXN, ClusterImage, ShardOwner
 from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
+from tidemark.runtime.coordinator import paging
 from tidemark.runtime.metrics import Metrics
 from tidemark_wire.v1 import partition_store_pb2_grpc, txn_pb2_grpc
 from tidemark_wire.v1 import txn_pb2 as pb
@@ -377,6 +378,28 @@ def test_a_listing_has_every_id() -> None:
         request = pb.ListTransactionsRequest(duration_ms_min=-1)
         listed = await here.stub.ListTransactions(request)
         assert sorted(one.transactional_id for one in listed.transactions) == ["t", "u"]
+
+    run(scenario)
+
+
+def test_a_listing_comes_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "PAGE_BYTES", 1)
+
+    async def scenario(here: World) -> None:
+        await here.init("t")
+        await here.init("u")
+        request = pb.ListTransactionsRequest(
+            duration_ms_min=-1, states=["Unheard", "Empty"], takes_pages=True
+        )
+        found = []
+        while True:
+            page = await here.stub.ListTransactions(request)
+            assert list(page.unknown_states) == ["Unheard"]
+            found += [[one.transactional_id for one in page.transactions]]
+            if not page.HasField("next"):
+                break
+            request.after.CopyFrom(page.next)
+        assert sorted(found) == [["t"], ["u"]]
 
     run(scenario)
 

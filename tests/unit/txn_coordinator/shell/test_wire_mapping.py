@@ -202,13 +202,6 @@ def test_writers_are_described_with_their_partitions() -> None:
     assert found == ("w", 8, 9, 1)
 
 
-def test_a_listing_is_written_whole() -> None:
-    reply = core.ListTransactionsReply(ErrorCode.NONE, "", ("Unheard",), (view(),))
-    message = wire.write_listed(reply)
-    assert list(message.unknown_states) == ["Unheard"]
-    assert [one.transactional_id for one in message.transactions] == ["t"]
-
-
 def test_a_sink_is_described_whole() -> None:
     sink = core.SinkView("q", 7, "n", ("a", "b"), 8)
     (state,) = wire.write_described([replace(view(), sink=sink)]).transactions

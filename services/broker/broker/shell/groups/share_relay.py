@@ -129,7 +129,7 @@ class ShareRelay:
             return []
         request = pb.ListShareGroupsRequest(caller=write_caller(caller), states=states)
         try:
-            answers = await self.client.call_all("ListGroups", request, RELAY_TIMEOUT_S)
+            answers = await self.client.list_all("ListGroups", request, RELAY_TIMEOUT_S)
         except TidemarkError as failure:
             raise _for_clients(failure) from failure
         for answer in answers:

@@ -19,6 +19,7 @@ from tidemark.model.authorization import (
 )
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
+from tidemark.runtime.server import MESSAGE_BYTES_MAX
 from tidemark_wire.v1 import txn_pb2 as pb
 from tidemark_wire.v1 import txn_pb2_grpc
 
@@ -155,23 +156,26 @@ class TransactionRelay:
         self, request: pb.ListTransactionsRequest, context: Context
     ) -> pb.ListTransactionsResponse:
         """List the transactions of every coordinator. Unlike Kafka's ListTransactions, any broker
-        has them all.
+        has them all. More than a message may have are refused: the filters have to be narrower.
         """
         call = self._call(request, context)
         try:
             merged = merge_listings(
-                await self._txn.client.call_all("ListTransactions", request, call.timeout_s)
+                await self._txn.client.list_all("ListTransactions", request, call.timeout_s)
             )
         except TidemarkError as failure:
             return pb.ListTransactionsResponse(error_code=client_error(failure.code))
         visible = [
             one for one in merged.transactions if call.may(Operation.DESCRIBE, one.transactional_id)
         ]
-        return pb.ListTransactionsResponse(
+        answer = pb.ListTransactionsResponse(
             error_code=merged.error_code,
             unknown_states=merged.unknown_states,
             transactions=visible,
         )
+        if answer.ByteSize() > MESSAGE_BYTES_MAX:
+            return pb.ListTransactionsResponse(error_code=ErrorCode.MESSAGE_TOO_LARGE)
+        return answer
 
 
 class _Call:

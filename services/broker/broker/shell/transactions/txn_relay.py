@@ -219,7 +219,7 @@ class TxnRelay:
             transactional_id_pattern=wanted.transactional_id_pattern,
         )
         try:
-            answers = await self.client.call_all("ListTransactions", request, RELAY_TIMEOUT_S)
+            answers = await self.client.list_all("ListTransactions", request, RELAY_TIMEOUT_S)
         except TidemarkError as failure:
             return Listed(client_error(failure.code))
         merged = merge_listings(answers)

@@ -1,8 +1,11 @@
 """ListGroups."""
 
+from collections.abc import Iterator
+
 from tidemark.model.authorization import Operation, group_resource
 from tidemark.model.errors import TidemarkError
 from tidemark.runtime.coordinator.calls import Context, ask_shard
+from tidemark.runtime.coordinator.paging import Row, page_of
 from tidemark_wire.v1 import share_pb2 as pb
 
 from share_coordinator.core.requests import ListShareGroupsReply
@@ -11,6 +14,7 @@ from share_coordinator.shell.rpc.call import may
 from share_coordinator.shell.wire_mapping import (
     read_list,
     read_requester,
+    write_group,
     write_list_refusal,
     write_listed,
 )
@@ -23,16 +27,17 @@ async def handle(
     error, because a part of the list would be missing.
     """
     query, requester = read_list(request), read_requester(request)
+
+    async def read(shard: int) -> Iterator[Row]:
+        reply = await ask_shard(node, shard, query, ListShareGroupsReply, context)
+        return (
+            Row(group.group_id, write_group(group))
+            for group in reply.groups
+            if may(node, requester, Operation.DESCRIBE, group_resource(group.group_id))
+        )
+
     try:
-        replies = [
-            await ask_shard(node, shard, query, ListShareGroupsReply, context)
-            for shard in node.shards.owned()
-        ]
+        page = await page_of(request, node.shards.owned(), read)
     except TidemarkError as refused:
         return write_list_refusal(refused)
-    return write_listed(
-        group
-        for reply in replies
-        for group in reply.groups
-        if may(node, requester, Operation.DESCRIBE, group_resource(group.group_id))
-    )
+    return write_listed(page)

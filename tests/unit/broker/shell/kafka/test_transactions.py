@@ -36,7 +36,7 @@ class StubClient:
             raise self.answer
         return self.answer
 
-    async def call_all(self, method: str, request: Any, timeout_s: float) -> list[Any]:
+    async def list_all(self, method: str, request: Any, timeout_s: float) -> list[Any]:
         answer = await self.call(method, "", request, timeout_s)
         return list(answer)
 

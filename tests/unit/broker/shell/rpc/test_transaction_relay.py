@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import grpc.aio
 import pytest
+from broker.shell.rpc import transaction_relay
 from broker.shell.rpc.transaction_relay import transactional_id_of
 from tidemark.model.authorization import (
     PROCESS,
@@ -93,7 +94,7 @@ class StubClient:
             raise self.answer
         return self.answer
 
-    async def call_all(self, method: str, request: Any, timeout_s: float) -> Any:
+    async def list_all(self, method: str, request: Any, timeout_s: float) -> Any:
         return await self.call(method, "", request, timeout_s)
 
     async def describe(self, ids: list[str], caller: Any, timeout_s: float) -> Any:
@@ -206,6 +207,17 @@ def test_listings_of_all_coordinators_are_one() -> None:
     ]
     answer = call(node_with(StubClient(halves)), "ListTransactions", pb.ListTransactionsRequest())
     assert [one.transactional_id for one in answer.transactions] == ["t", "u"]
+
+
+def test_a_listing_beyond_the_limit_of_a_message_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transaction_relay, "MESSAGE_BYTES_MAX", 100)
+    ids = [pb.TransactionState(transactional_id="t" * 60)] * 2
+    answers = [pb.ListTransactionsResponse(transactions=[one]) for one in ids]
+    relay = node_with(StubClient(answers))
+    answer = call(relay, "ListTransactions", pb.ListTransactionsRequest())
+    assert (answer.error_code, len(answer.transactions)) == (ErrorCode.MESSAGE_TOO_LARGE, 0)
 
 
 def test_ids_are_described_in_their_order_once_each() -> None:
