@@ -4,6 +4,7 @@ Each call is about one group, whose state is in one shard. A call whose response
 made twice; writes allow for that, because a state's start offset and delivery counts only rise.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
@@ -26,6 +27,10 @@ from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.coordinator_client import CoordinatorClient, ImageDirectory
 from tidemark.runtime.metadata_cache import MetadataCache
 
+READS_MAX: Final = 32
+"""States that one call reads. A state may have 20,000 batches, and the limit of a message holds for
+all states of a response.
+"""
 _STREAMS: Final = {"WriteStates": "StreamWrites"}
 """Every acknowledgement waits for a write."""
 
@@ -65,6 +70,17 @@ class ShareStateClient:
         still take effect).
         """
 
+        parts = (reads[at : at + READS_MAX] for at in range(0, len(reads), READS_MAX))
+        async with asyncio.TaskGroup() as group:
+            calls = [
+                group.create_task(self._read(group_id, part, timeout_s), name="read-states")
+                for part in parts
+            ]
+        return [answer for call in calls for answer in call.result()]
+
+    async def _read(
+        self, group_id: str, reads: Sequence[ReadState], timeout_s: float
+    ) -> list[StateRead]:
         async def call() -> list[StateRead]:
             request = wire.write_reads(group_id, reads)
             response = await self._client.call("ReadStates", group_id, request, timeout_s)

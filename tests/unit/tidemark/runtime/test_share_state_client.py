@@ -5,8 +5,16 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import grpc.aio
+from share_coordinator.core.share_states import BATCHES_MAX, DELIVERY_COUNT_MAX
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import ControllerEpoch, LeaderEpoch, Offset, TopicId
+from tidemark.model.ids import (
+    ControllerEpoch,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+)
 from tidemark.model.metadata import (
     SHARE,
     ClusterImage,
@@ -16,6 +24,7 @@ from tidemark.model.metadata import (
 )
 from tidemark.model.share_state import (
     DeliveryState,
+    PendingBatch,
     ReadState,
     ReadStateSummary,
     SharePartitionKey,
@@ -24,12 +33,14 @@ from tidemark.model.share_state import (
     StateRead,
     StateResult,
     StateSummary,
+    TransactionKey,
     WriteState,
 )
 from tidemark.runtime import share_state_wire as wire
 from tidemark.runtime.channel_pool import ChannelPool
 from tidemark.runtime.metadata_cache import MetadataCache
-from tidemark.runtime.share_state_client import ShareStateClient, share_coordinators
+from tidemark.runtime.server import MESSAGE_BYTES_MAX
+from tidemark.runtime.share_state_client import READS_MAX, ShareStateClient, share_coordinators
 from tidemark_wire.v1 import share_pb2 as pb
 from tidemark_wire.v1 import share_pb2_grpc
 from virtual_time import run_skipping, skip
@@ -49,6 +60,8 @@ class OneState(share_pb2_grpc.ShareCoordinatorServicer):
     def __init__(self) -> None:
         self.codes: list[ErrorCode] = []
         self.batches: tuple[StateBatch, ...] = ()
+        self.reads: list[int] = []
+        """Numbers of states that calls have read."""
 
     def code(self) -> ErrorCode:
         return self.codes.pop(0) if self.codes else ErrorCode.NONE
@@ -57,6 +70,7 @@ class OneState(share_pb2_grpc.ShareCoordinatorServicer):
         if code := self.code():
             return pb.ReadShareStatesResponse(error_code=code, error_message=code.name)
         reads = wire.read_reads(request)
+        self.reads.append(len(reads))
         return wire.write_read_answers(
             StateRead(one.key, ErrorCode.NONE, StateEpoch(4), Offset(5), self.batches)
             for one in reads
@@ -268,3 +282,29 @@ def test_a_late_answer_is_not_taken_for_that_of_the_next_write() -> None:
         assert (result.error_code, states.streams) == (ErrorCode.INVALID_REQUEST, 2)
 
     run_streaming(scenario)
+
+
+def test_many_states_are_read_by_several_calls() -> None:
+    async def scenario(states: OneState, client: ShareStateClient) -> None:
+        keys = [KEY._replace(partition=one) for one in range(2 * READS_MAX + 1)]
+        answers = await client.read(G, [ReadState(one, EPOCH) for one in keys], PATIENCE_S)
+        assert [one.key for one in answers] == keys
+        assert sorted(states.reads) == [1, READS_MAX, READS_MAX]
+
+    run(scenario)
+
+
+def test_the_largest_states_of_one_call_fit_in_a_message() -> None:
+    last = Offset(2**62)
+    batch = StateBatch(last, last, DeliveryState.ACKNOWLEDGED, DELIVERY_COUNT_MAX)
+    transaction = TransactionKey(ProducerId(2**62), ProducerEpoch(2**15 - 1))
+    outcome, before = DeliveryState.ARCHIVED, DeliveryState.ARCHIVING
+    held = PendingBatch(last, last, outcome, DELIVERY_COUNT_MAX, transaction, before)
+    few = BATCHES_MAX // 100
+    states = (
+        StateRead(KEY, ErrorCode.NONE, StateEpoch(2**30), last, (batch,) * few),
+        StateRead(KEY, ErrorCode.NONE, StateEpoch(2**30), last, (), (held,) * few),
+    )
+    for state in states:
+        size_bytes = 100 * wire.write_read_answers([state]).ByteSize()
+        assert READS_MAX * size_bytes < MESSAGE_BYTES_MAX
