@@ -23,8 +23,9 @@ _RETRY_S: Final = 0.2
 class LiveZnodes:
     """Removals of one term, one at a time, each repeated until it succeeds.
 
-    No request waits for a removal. A late one delays a failover, up to the timeout of the session,
-    and does no other harm.
+    No request waits for a removal. A late one delays a failover, up to the timeout of the session.
+    A process that finds its znode removed makes it again at once, at the same path. That one is
+    left alone: a removal whose answer was lost must not fence the process twice.
     """
 
     def __init__(self, session: ZkSession, store: ZkStore) -> None:
@@ -43,9 +44,15 @@ class LiveZnodes:
             await self._remove(await self._waiting.get(), term)
 
     async def _remove(self, live: zk_paths.LiveZnode, term: Term) -> None:
+        made: int | None = None  # the transaction that made the znode
         while not term.over:
             try:
-                await self._store.remove_live(live)
+                await self._session.sync(live.path)  # after a reconnect its server may lag
+                stat = await self._session.exists(live.path)
+                if stat is None or made not in (None, stat.created_zxid):
+                    return
+                made = stat.created_zxid
+                await self._store.remove_live(live, stat.version)
             except FencedError as error:
                 term.end(str(error))
             except ZkError as error:

@@ -269,14 +269,19 @@ class ZkStore:
 
     # -- writing
 
-    async def remove_live(self, live: zk_paths.LiveZnode) -> None:
-        """Fence a process: remove its live znode, if that exists.
+    async def remove_live(self, live: zk_paths.LiveZnode, version: int = -1) -> None:
+        """Fence a process: remove its live znode, if that exists. ``version`` is that of its
+        content; -1 means any.
 
-        Raises FencedError. After another ZkError the znode may or may not be removed: repeat.
+        Raises FencedError, BadVersionError. After another ZkError the znode may or may not be
+        removed: look before it is repeated, because the process may make it again.
         """
         try:
-            await self._session.multi([*self._check(), Delete(live.path)])
+            await self._session.multi([*self._check(), Delete(live.path, version)])
         except BadVersionError as error:
+            epoch = await self._session.exists(zk_paths.CONTROLLER_EPOCH)
+            if version >= 0 and epoch is not None and epoch.version == self._epoch_version:
+                raise
             raise FencedError(f"the controller epoch has moved on: {error}") from None
         except NoNodeError:
             return
