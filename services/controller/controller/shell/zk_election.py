@@ -13,7 +13,9 @@ from tidemark.runtime.telemetry import fields
 from tidemark.runtime.witness import ProcessZnodes
 from tidemark.runtime.zk_session import (
     BadVersionError,
+    Check,
     Create,
+    Delete,
     NodeExistsError,
     NoNodeError,
     SessionState,
@@ -106,7 +108,7 @@ class ZkElection:
         if self.active.controller_epoch == self._served:
             # Its resignation failed. Positions of the feed and writes under way belong to the term
             # before: the next one needs an epoch of its own. The watch tells when this is gone.
-            await self._session.delete(zk_paths.CONTROLLER, version=stat.version)
+            await self._remove(self._served)
             return None
         # This replica's: the claim succeeded although its answer was lost.
         epoch, version = await self._read_epoch()
@@ -201,11 +203,19 @@ class ZkElection:
     async def resign(self, term: Term) -> None:
         """Remove /controller if it is still of this term, so that another replica takes over."""
         try:
-            data, stat = await self._session.get(zk_paths.CONTROLLER)
-            if _read_active(data).controller_epoch == term.controller_epoch:
-                await self._session.delete(zk_paths.CONTROLLER, version=stat.version)
+            await self._remove(term.controller_epoch)
         except ZkError as error:
             log.info("resignation in ZooKeeper failed", extra=fields(reason=str(error)))
+
+    async def _remove(self, epoch: ControllerEpoch) -> None:
+        """Remove /controller if it is of this epoch. Another replica's, which may take its place at
+        any moment, has the same path and version, but its claim has raised the epoch.
+        """
+        _, version = await self._read_epoch()
+        data, _ = await self._session.get(zk_paths.CONTROLLER)
+        if _read_active(data).controller_epoch == epoch:
+            check = Check(zk_paths.CONTROLLER_EPOCH, version)
+            await self._session.multi([check, Delete(zk_paths.CONTROLLER)])
 
 
 def _read_active(data: bytes) -> ActiveController:

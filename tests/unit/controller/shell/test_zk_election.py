@@ -1,7 +1,8 @@
 """Elections of one replica, one after the other, on a simulated ZooKeeper."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 from controller.shell.zk_election import ZkElection
@@ -11,8 +12,10 @@ from sim.zk_adapter import SimZkSession
 from tidemark.model.ids import ControllerId
 from tidemark.runtime import zk_paths
 from tidemark.runtime.zk_session import (
+    Delete,
     NoNodeError,
     OnChange,
+    Op,
     UnknownOutcomeError,
     ZkError,
     ZnodeStat,
@@ -27,6 +30,8 @@ class FlakySession(SimZkSession):
         self.loses_deletions = False
         self.refuses_reads = False
         self.refused_reads = 0
+        self.on_removal: Callable[[], Awaitable[None]] | None = None
+        """Called once, before the next removal."""
         self.has_chroot = True
         self.on_get: Callable[[], Awaitable[None]] | None = None
         """Called once, before the next read."""
@@ -49,9 +54,21 @@ class FlakySession(SimZkSession):
         return await super().get(path, on_change)
 
     async def delete(self, path: str, *, version: int = -1) -> None:
+        await self._before_removal(path)
+        await super().delete(path, version=version)
+
+    async def multi(self, ops: Sequence[Op]) -> list[ZnodeStat | None]:
+        for one in ops:
+            if isinstance(one, Delete):
+                await self._before_removal(one.path)
+        return await super().multi(ops)
+
+    async def _before_removal(self, path: str) -> None:
         if self.loses_deletions:
             raise UnknownOutcomeError(f"delete {path}: ConnectionLoss")
-        await super().delete(path, version=version)
+        if self.on_removal is not None:
+            before, self.on_removal = self.on_removal, None
+            await before()
 
 
 def run(use: Callable[[ZkElection, FlakySession], Awaitable[None]]) -> None:
@@ -93,6 +110,38 @@ def test_a_claim_whose_answer_was_lost_is_a_term() -> None:
         claimed = await election._claim()
         term = await election.campaign()
         assert term.controller_epoch == claimed.controller_epoch
+
+    run(use)
+
+
+def test_a_late_resignation_leaves_the_next_claim() -> None:
+    # The process may stand still before the removal, and its session end meanwhile.
+    async def use(election: ZkElection, session: FlakySession) -> None:
+        async def elect_another() -> None:
+            await session.delete(zk_paths.CONTROLLER)
+            await ZkElection(session, ControllerId(2))._claim()
+
+        term = await election.campaign()
+        session.on_removal = elect_another
+        await election.resign(term)
+        data, _ = await session.get(zk_paths.CONTROLLER)
+        assert zk_paths.decode(zk_paths.CONTROLLER, data)["controller_id"] == 2
+
+    run(use)
+
+
+def test_a_late_removal_of_an_own_claim_leaves_the_next_one() -> None:
+    async def use(election: ZkElection, session: FlakySession) -> None:
+        async def elect_another() -> None:
+            await session.delete(zk_paths.CONTROLLER)
+            await ZkElection(session, ControllerId(2))._claim()
+
+        await election.campaign()
+        session.on_removal = elect_another
+        with contextlib.suppress(ZkError):
+            await election._try(asyncio.Event())
+        data, _ = await session.get(zk_paths.CONTROLLER)
+        assert zk_paths.decode(zk_paths.CONTROLLER, data)["controller_id"] == 2
 
     run(use)
 
