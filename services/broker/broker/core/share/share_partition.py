@@ -310,7 +310,8 @@ class SharePartition:
             self._timers.start(lock)
         for one in acquisition.archived:
             self._writes.next.unwritten.append((one.first, one.last))
-        self.window.advance()
+        if self.window.advance():
+            self._writes.start_moved(self.window, now)
         return acquired
 
     def acknowledge(
@@ -414,6 +415,7 @@ class SharePartition:
         self.tick(now)
         self.window.cut_below(log_start)
         self.window.advance()
+        self._writes.start_moved(self.window, now)
         self._is_woken = True
 
     def tick(self, now: InstantMs) -> None:
@@ -433,8 +435,7 @@ class SharePartition:
 
     def next_deadline(self) -> InstantMs | None:
         """Time of the next call of ``tick`` and ``next_write``; None: nothing waits for time."""
-        due = self._timers.next_deadline()
-        return due if self._writes.retry_at is None else earlier(due, self._writes.next_deadline())
+        return earlier(self._timers.next_deadline(), self._writes.next_deadline())
 
     @property
     def is_idle(self) -> bool:

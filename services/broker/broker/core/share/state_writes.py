@@ -6,7 +6,7 @@ change that holds already (expired locks, released sessions), which is written a
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidemark.model.ids import NO_OFFSET, InstantMs, LeaderEpoch, Offset
 from tidemark.model.share_state import (
@@ -21,6 +21,9 @@ from tidemark.model.share_state import (
 
 from broker.core.share.states import ACQUIRED, ARCHIVING, AVAILABLE
 from broker.core.share.window import Range, Window
+
+START_WRITTEN_MS: Final = 5_000
+"""Time after which a start is written that moved without an acknowledgement."""
 
 Span = tuple[Offset, Offset]
 """First and last offset."""
@@ -76,6 +79,16 @@ class StateWrites:
         """After a failure: when what holds already is written again. What a member waits for is
         written at once.
         """
+        self.start_at: InstantMs | None = None
+        """Time at which a start that moved is written, although nothing else changed."""
+
+    def start_moved(self, window: Window, now: InstantMs) -> None:
+        """Note that the start passed offsets without a record, or was moved by the log. The next
+        leader would find the same, but the lag is counted from the start that is written. What is
+        acquired is written anyway once it is given back or finished.
+        """
+        if self.start_at is None and not window.counts[ACQUIRED]:
+            self.start_at = InstantMs(now + START_WRITTEN_MS)
 
     @property
     def is_idle(self) -> bool:
@@ -89,16 +102,14 @@ class StateWrites:
         if self.next.moved:
             return True
         if self.next.is_empty:
-            return False
+            return self.start_at is not None and self.start_at <= now
         return self.retry_at is None or self.retry_at <= now
 
     def next_deadline(self) -> InstantMs | None:
-        """Time of the next attempt after a failure; None if nothing waits for it."""
-        if self.retry_at is None or self.under_way is not None:
+        """Time of the next write that is not due yet; None if there is none."""
+        if self.under_way is not None or self.next.moved:
             return None
-        if self.next.moved or self.next.is_empty:
-            return None
-        return self.retry_at
+        return self.start_at if self.next.is_empty else self.retry_at
 
     def begin(self, owner: StateOwner, window: Window) -> WriteState:
         """The next write; it is under way until ``end``."""
@@ -106,6 +117,8 @@ class StateWrites:
         pending, self.next = self.next, Pending()
         self.under_way = pending
         start = pending.reached = start_after(window)
+        if self.start_at is not None:
+            pending.start, self.start_at = start, None
         moved, in_transactions, finishing = _content(pending.moved)
         if pending.unwritten:
             pending.unwritten = spans_joined(pending.unwritten, window)
@@ -141,7 +154,7 @@ class StateWrites:
         waiting = self.next.waiting
         if self.under_way is not None:
             waiting = self.under_way.waiting + waiting
-        self.next, self.under_way = Pending(), None
+        self.next, self.under_way, self.start_at = Pending(), None, None
         return [one.request for one in waiting]
 
 

@@ -1,7 +1,7 @@
 """What the share-coordinator is to keep: one write at a time."""
 
 from broker.core.share.settings import ShareSettings
-from broker.core.share.state_writes import state_batches
+from broker.core.share.state_writes import START_WRITTEN_MS, state_batches
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import LeaderEpoch, Offset
 from tidemark.model.share_state import StateEpoch, WriteState
@@ -15,6 +15,7 @@ from unit.broker.core.share.share_worlds import (
     REJECT,
     RELEASE,
     ShareWorld,
+    log_batch,
     say,
     state_batch,
 )
@@ -160,3 +161,58 @@ def test_complete_deliveries_are_counted_with_what_is_being_written() -> None:
     world.fetch(records=20)
     world.acknowledge(say(1, 2, REJECT))
     assert world.begin_write().delivery_complete_count == 7
+
+
+def test_a_start_that_passed_control_batches_is_written_before_long() -> None:
+    # The lag of a group that has finished would count the marker of the last transaction for ever.
+    world = ShareWorld().load()
+    world.log = [log_batch(0, 9)]
+    world.fetch()
+    world.done(say(0, 9, ACCEPT))
+    world.log.append(log_batch(10, 10, has_records=False))
+    assert world.fetch() == []
+    assert world.share.window.start == 11
+    assert world.share.next_write(world.now) is None
+    assert not world.share.is_idle
+    assert world.share.next_deadline() == world.now + START_WRITTEN_MS
+    world.pass_time(START_WRITTEN_MS)
+    write = world.begin_write()
+    assert (write.start_offset, write.batches, write.delivery_complete_count) == (11, (), 0)
+    world.end_write(TIMED_OUT)
+    world.pass_time(world.settings.write_retry_ms)
+    assert world.begin_write().start_offset == 11
+    world.end_write()
+    assert world.share.is_idle
+
+
+def test_a_start_that_the_log_moved_is_written_before_long() -> None:
+    world = ShareWorld().load()
+    world.share.log_start_moved(Offset(15), world.now)
+    assert world.share.next_write(world.now) is None
+    world.pass_time(START_WRITTEN_MS)
+    assert world.begin_write().start_offset == 15
+
+
+def test_a_start_goes_with_the_next_write_of_what_is_acquired() -> None:
+    world = ShareWorld().load()
+    world.log = [log_batch(0, 4, has_records=False), log_batch(5, 9)]
+    world.fetch()
+    assert world.share.window.start == 5
+    assert world.share.next_deadline() == world.now + LOCK_MS
+    world.acknowledge(say(5, 9, ACCEPT))
+    assert world.begin_write().start_offset == 10
+    world.end_write()
+    assert world.share.next_deadline() is None
+
+
+def test_a_write_that_fails_keeps_the_start_that_went_with_it() -> None:
+    world = ShareWorld().load()
+    world.log = [log_batch(0, 4, has_records=False)]
+    world.fetch()
+    world.log.append(log_batch(5, 9))
+    world.fetch()
+    world.acknowledge(say(5, 9, RELEASE))
+    assert world.begin_write().start_offset == 5
+    world.end_write(TIMED_OUT)
+    world.pass_time(world.settings.write_retry_ms)
+    assert world.begin_write().start_offset == 5
