@@ -1,8 +1,10 @@
 """Topics that were deleted while the shard had no owner.
 
 A deletion is an input of the shard's owner. Without an owner it is missed, and found later by
-comparison with the metadata. These may be behind, so that a topic counts as deleted only when it is
-missing twice in a row.
+comparison with the metadata. However old these are, a topic that they lack is deleted: the
+metadata of the owner that named it to a group had it. An earlier owner stopped serving before its
+metadata were as new as those with which this one began (``CoordinatorSession.acquire``), and
+metadata never go back. Ids are not used again. That it has to be missing twice is caution.
 """
 
 from collections.abc import Iterable
