@@ -5,7 +5,9 @@ a *fatal* failure the producer cannot write again: another one took over its tra
 lacks a permission.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Final
 
@@ -85,6 +87,8 @@ class TransactionState:
     def __init__(self) -> None:
         self.phase = Phase.NEW
         self.failure: ClientError | None = None
+        self._adding: list[str] = []
+        """Calls that may yet add to the transaction."""
 
     def do(self, act: Act) -> None:
         """Apply an action.
@@ -98,6 +102,8 @@ class TransactionState:
         after = NEXT_PHASE.get((self.phase, act))
         if after is None:
             raise self._refusal(act)
+        if act is Act.COMMIT and self._adding:
+            raise _unfinished(self._adding[0])
         self.phase = after
         if act is Act.BEGIN:
             self.failure = None
@@ -118,6 +124,21 @@ class TransactionState:
         if self.phase is not Phase.OPEN:
             self.do(Act.SEND)
 
+    @contextmanager
+    def adding(self, call: str) -> Iterator[None]:
+        """Refuse to commit while ``call`` adds to the transaction, and after it was cancelled, when
+        it may have added all, a part or nothing.
+        """
+        self.check_sendable()
+        self._adding.append(call)
+        try:
+            yield
+        except asyncio.CancelledError:
+            self.on_failure(_cancelled(call))
+            raise
+        finally:
+            self._adding.remove(call)
+
     def abortable(self) -> AbortableTransactionError:
         """Return the error that prevents the commit."""
         assert self.failure is not None, "failed without a reason"
@@ -134,3 +155,18 @@ class TransactionState:
             ErrorCode.INVALID_TXN_STATE,
             f"{act.name.lower()} while the producer is {self.phase.name.lower()}",
         )
+
+
+def _unfinished(call: str) -> ClientError:
+    return InvalidTransactionStateError(
+        ErrorCode.INVALID_TXN_STATE,
+        f"commit while {call} has not returned",
+        hint="await it first, or abort() the transaction",
+    )
+
+
+def _cancelled(call: str) -> ClientError:
+    return AbortableTransactionError(
+        ErrorCode.TRANSACTION_ABORTABLE,
+        f"{call} was cancelled, and may or may not have added to the transaction",
+    )

@@ -7,7 +7,7 @@ where bootstrap servers are gRPC addresses.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -23,8 +23,8 @@ from tidemark.client.errors import (
 from tidemark.client.producer.batches import Delivery, Header, RecordMetadata
 from tidemark.client.producer.partitioner import Partitioner
 from tidemark.client.producer.producer import Producer
-from tidemark.client.share.ack_batches import AcknowledgeType
-from tidemark.client.share.deliveries import ShareRecord
+from tidemark.client.share.ack_batches import AcknowledgeType, Decisions
+from tidemark.client.share.deliveries import PartitionDeliveries, ShareRecord
 from tidemark.client.share.share_consumer import ShareConsumer, type_of
 from tidemark.client.transactions.offsets import commit_offsets
 from tidemark.client.transactions.state import Act, Phase, TransactionState
@@ -32,6 +32,7 @@ from tidemark.client.wire.coordinator import Coordinator
 from tidemark.client.wire.session import Session, grpc_kafka_addresses
 from tidemark.client.wire.transport import ProducerIdentity
 from tidemark.model.errors import ErrorCode
+from tidemark.model.topics import TopicPartition
 from tidemark.runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -200,8 +201,7 @@ class TransactionalProducer(Producer):
         try:
             await self.commit()
         except ClientError:
-            if self._state.phase is Phase.FAILED:
-                await self.abort()
+            await self.abort_if_open()
             raise
 
     async def abort_if_open(self) -> None:
@@ -213,18 +213,19 @@ class TransactionalProducer(Producer):
         """Commit a consumer's offsets as part of the transaction.
 
         ``group`` is the consumer's ``group_metadata()``; a member that has lost its partitions is
-        refused (KIP-447) with CommitFailedError, and the transaction can only be aborted.
+        refused (KIP-447) with CommitFailedError, and the transaction can only be aborted. So it is
+        after a call that was cancelled.
         """
         self._session.check_running()
         wanted = as_offsets(offsets)
-        self._state.check_sendable()
-        if wanted:
-            self._enlisted = True
-            try:
-                await self._commit_offsets(wanted, group)
-            except ClientError as problem:
-                self._state.on_failure(problem)
-                raise
+        with self._state.adding("send_offsets"):
+            if wanted:
+                self._enlisted = True
+                try:
+                    await self._commit_offsets(wanted, group)
+                except ClientError as problem:
+                    self._state.on_failure(problem)
+                    raise
 
     async def acknowledge(
         self,
@@ -251,27 +252,11 @@ class TransactionalProducer(Producer):
                 ErrorCode.INVALID_CONFIG,
                 "acknowledge() needs transport='grpc', with the brokers' gRPC addresses",
             )
-        self._state.check_sendable()
-        taken = consumer.take_out(records, kind)
-        if not taken:
-            return
-        self._enlisted = True
-        group_id, member_id = consumer.config.group_id, consumer.member_id
-        try:
-            await self._shares.send(
-                self._shares.holder(group_id, member_id, self._identity),
-                {at: deliveries.topic_id for at, (deliveries, _) in taken.items()},
-                {at: decisions for at, (_, decisions) in taken.items()},
-                self._block_deadline(),
-            )
-        except BaseException as problem:
-            for deliveries, decisions in taken.values():
-                deliveries.give_back(decisions)
-            if isinstance(problem, ClientError):
-                self._state.on_failure(problem)
-            raise
-        for deliveries, decisions in taken.values():
-            deliveries.settle(decisions, ErrorCode.NONE)
+        with self._state.adding("acknowledge"):
+            taken = consumer.take_out(records, kind)
+            if taken:
+                self._enlisted = True
+                await self._acknowledge(self._shares, consumer, taken)
 
     # -- records
 
@@ -317,10 +302,14 @@ class TransactionalProducer(Producer):
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = _NO_HEADERS,
     ) -> RecordMetadata:
-        """Do as ``Producer.send``. The record becomes visible when the transaction commits."""
-        delivery = await self.enqueue(
-            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
-        )
+        """Do as ``Producer.send``. The record becomes visible when the transaction commits.
+
+        A call that was cancelled before the record was buffered leaves only an abort.
+        """
+        with self._state.adding("send"):
+            delivery = await self.enqueue(
+                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            )
         return await delivery
 
     # -- internals
@@ -378,6 +367,29 @@ class TransactionalProducer(Producer):
                 await self.abort_if_open()
         except (TimeoutError, ClientError):
             return  # the coordinator aborts it after transaction_timeout_ms
+
+    async def _acknowledge(
+        self,
+        shares: "ShareAcknowledgements",
+        consumer: ShareConsumer,
+        taken: Mapping[TopicPartition, tuple[PartitionDeliveries, Decisions]],
+    ) -> None:
+        group_id, member_id = consumer.config.group_id, consumer.member_id
+        try:
+            await shares.send(
+                shares.holder(group_id, member_id, self._identity),
+                {at: deliveries.topic_id for at, (deliveries, _) in taken.items()},
+                {at: decisions for at, (_, decisions) in taken.items()},
+                self._block_deadline(),
+            )
+        except BaseException as problem:
+            for deliveries, decisions in taken.values():
+                deliveries.give_back(decisions)
+            if isinstance(problem, ClientError):
+                self._state.on_failure(problem)
+            raise
+        for deliveries, decisions in taken.values():
+            deliveries.settle(decisions, ErrorCode.NONE)
 
     def _block_deadline(self) -> Deadline:
         return Deadline.after(self.config.max_block_ms, self._clock.now_ms())

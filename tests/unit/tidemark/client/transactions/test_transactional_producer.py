@@ -1,3 +1,6 @@
+import asyncio
+from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +16,8 @@ from tidemark.client.errors import (
     RequestTimedOutError,
 )
 from tidemark.client.producer.producer import Producer
+from tidemark.client.share.ack_batches import Decision
+from tidemark.client.share.deliveries import PartitionDeliveries
 from tidemark.client.transactions.transactional_producer import TransactionalProducer
 from tidemark.codec.record_batch import BatchHeader
 from tidemark.codec.records import encode_record
@@ -22,7 +27,7 @@ from tidemark.model.topics import TopicPartition
 from unit.tidemark.client.clients import run
 from unit.tidemark.client.memory_transactions import MemoryTransactions
 from unit.tidemark.client.memory_transport import MemoryTransport
-from virtual_time import LoopClock
+from virtual_time import LoopClock, pass_time
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 GROUP = GroupMetadata("g")
@@ -218,6 +223,136 @@ def test_offsets_of_a_fenced_member_can_only_be_aborted() -> None:
 
     run(work())
     assert [outcome for *_, outcome in memory.outcomes] == [False]
+
+
+async def cancelled(call: Coroutine[Any, Any, object]) -> None:
+    """Make a call, and cancel it while it waits."""
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(call)
+        await pass_time(1)
+        assert not task.done()
+        task.cancel()
+
+
+def test_offsets_whose_call_was_cancelled_can_only_be_aborted() -> None:
+    memory = cluster()
+    memory.faults[ApiKey.TXN_OFFSET_COMMIT].extend(["lost"] * 10_000)
+
+    async def work() -> None:
+        async with producer_on(memory) as producer:
+            await producer.init()
+            await producer.begin()
+            await producer.send("t", b"v", partition=0)
+            await cancelled(producer.send_offsets({ZERO: 3}, GROUP))
+            with pytest.raises(AbortableTransactionError, match="send_offsets was cancelled"):
+                await producer.commit()
+            await producer.abort()
+            memory.faults[ApiKey.TXN_OFFSET_COMMIT].clear()
+            async with producer.transaction():
+                await producer.send_offsets({ZERO: 3}, GROUP)
+
+    run(work())
+    assert [outcome for *_, outcome in memory.outcomes] == [False, True]
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_offsets_that_are_being_added_hold_the_commit_back(is_cancelled: bool) -> None:
+    memory = cluster()
+    memory.faults[ApiKey.TXN_OFFSET_COMMIT].extend(["lost"] * 10_000)
+
+    async def work() -> None:
+        async with producer_on(memory) as producer, asyncio.TaskGroup() as tasks:
+            await producer.init()
+            await producer.begin()
+            await producer.send("t", b"v", partition=0)
+            adding = tasks.create_task(producer.send_offsets({ZERO: 3}, GROUP))
+            await pass_time(1)
+            if is_cancelled:
+                adding.cancel()  # the task itself hears of it only later
+            with pytest.raises(InvalidTransactionStateError, match="send_offsets has not returned"):
+                await producer.commit()
+            assert not memory.requests(ApiKey.END_TXN)
+            memory.faults[ApiKey.TXN_OFFSET_COMMIT].clear()
+            await asyncio.wait([adding])
+            await (producer.abort if is_cancelled else producer.commit)()
+
+    run(work())
+    assert [outcome for *_, outcome in memory.outcomes] == [not is_cancelled]
+    assert memory.offsets == ({} if is_cancelled else {ZERO: (3, "")})
+
+
+async def leaves_offsets_behind(producer: TransactionalProducer, tasks: asyncio.TaskGroup) -> None:
+    async with producer.transaction():
+        adding = tasks.create_task(producer.send_offsets({ZERO: 3}, GROUP))
+        await pass_time(1)
+        adding.cancel()
+
+
+def test_a_block_that_leaves_offsets_behind_is_aborted() -> None:
+    memory = cluster()
+    memory.faults[ApiKey.TXN_OFFSET_COMMIT].extend(["lost"] * 10_000)
+
+    async def work() -> None:
+        async with producer_on(memory) as producer, asyncio.TaskGroup() as tasks:
+            await producer.init()
+            with pytest.raises(InvalidTransactionStateError):
+                await leaves_offsets_behind(producer, tasks)
+            await producer.begin()
+
+    run(work())
+    assert [outcome for *_, outcome in memory.outcomes] == [False]
+
+
+class SilentLeaders:
+    """Leaders of share partitions that never answer an acknowledgement."""
+
+    def holder(self, *_: object) -> None: ...
+
+    async def send(self, *_: object) -> None:
+        await asyncio.Event().wait()
+
+
+def test_acknowledgements_whose_call_was_cancelled_can_only_be_aborted() -> None:
+    memory = cluster()
+    held = PartitionDeliveries(b"t" * 16)
+    consumer: Any = SimpleNamespace(
+        config=SimpleNamespace(group_id="g"),
+        member_id="m",
+        take_out=lambda records, kind: {ZERO: (held, {0: Decision(kind)})},
+    )
+
+    async def work() -> None:
+        async with producer_on(memory) as producer:
+            producer._shares = SilentLeaders()  # type: ignore[assignment]
+            await producer.init()
+            await producer.begin()
+            await cancelled(producer.acknowledge(consumer, []))
+            with pytest.raises(AbortableTransactionError, match="acknowledge was cancelled"):
+                await producer.commit()
+            await producer.abort()
+
+    run(work())
+    assert [outcome for *_, outcome in memory.outcomes] == [False]
+
+
+def test_a_record_whose_send_was_cancelled_is_committed_or_the_transaction_aborted() -> None:
+    memory = cluster()
+
+    async def work() -> None:
+        async with producer_on(memory, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+            await producer.init()
+            async with producer.transaction():
+                await cancelled(producer.send("t", b"buffered", partition=0))
+            await producer.begin()
+            await cancelled(producer.send("a topic that nobody makes", b"not buffered"))
+            with pytest.raises(AbortableTransactionError, match="send was cancelled"):
+                await producer.commit()
+            await producer.abort()
+
+    run(work())
+    assert memory.cluster.logs[ZERO].records()[0].value == b"buffered"
+    assert [header.is_control for header in headers(memory, ZERO)] == [False, True]
+    assert memory.outcomes == [("x", 0, True)], "the coordinator never heard of the second"
 
 
 async def fails_midway(producer: TransactionalProducer) -> None:
