@@ -146,14 +146,20 @@ class OffsetLookup:
         return self._within(found, "starts", self.high_watermarks)
 
     def ending(self, topics: Mapping[str, Topic]) -> Positions:
-        """Look up the offsets at which a batch query ends. Raises DataLossError, OptionError."""
+        """Look up the offsets at which a batch query ends, and wait until they are stable.
+
+        Raises DataLossError, OptionError; SourceError if a transaction stays open before an end.
+        """
         partitions = partitions_of(topics)
         found = self._bound(self._options.ending, partitions)
         young = [partition for partition in partitions if found[partition] < 0]
         found |= self.latest(young)
         if not isinstance(self._options.ending, PerPartition):
             return found
-        return self._within(found, "ends", self.latest)
+        found = self._within(found, "ends", self.high_watermarks)
+        if self._options.read_committed:
+            self._wait_until_stable(found)
+        return found
 
     def report_losses(self, losses: Iterable[str]) -> None:
         """Raise DataLossError, or log a warning if failOnDataLoss is false."""
@@ -271,6 +277,28 @@ class OffsetLookup:
         with as_source_error("looking up offsets"):
             found = self._client().list_offsets(queries, read_committed=read_committed)
         return {partition: place.offset for partition, place in found.items()}
+
+    def _wait_until_stable(self, ends: Positions) -> None:
+        """Wait for transactions that are open before these offsets: their records are not lost, and
+        the query would leave out those which are committed later.
+        """
+        default = AdminConfig().default_api_timeout_ms
+        allowed_ms = self._options.client.get("default_api_timeout_ms", default)
+        patience = Grace(allowed_ms)
+        while True:
+            stable = self.latest(ends)
+            behind = sorted(each for each, at in ends.items() if at > stable[each])
+            if not behind:
+                return
+            if not patience.wait():
+                first = behind[0]
+                raise SourceError(
+                    f"the query ends at offset {ends[first]} of {first}, and a transaction that"
+                    f" holds records from {stable[first]} on is still open after {allowed_ms} ms",
+                    "read again when it has ended (tidemark txn holders -t"
+                    f" {first.topic} shows it), raise client.default_api_timeout_ms, or set"
+                    " isolation.level=read_uncommitted",
+                )
 
     def _within(
         self, found: Positions, verb: str, look_up: Callable[[Iterable[TopicPartition]], Positions]

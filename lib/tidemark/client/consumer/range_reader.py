@@ -23,6 +23,7 @@ from tidemark.client.errors import (
     CorruptBatchError,
     MessageTooLargeError,
     OffsetOutOfRangeError,
+    RequestTimedOutError,
     error_for,
 )
 from tidemark.client.wire.metadata_cache import Leader
@@ -137,7 +138,8 @@ class RangeReader(SessionClient):
 
         Batches are decompressed as they are taken. With a ``topic_id``, a topic of the same name
         but another id is refused. Raises RangeLostError, CorruptBatchError,
-        UnknownTopicOrPartitionError, and any error that persists for default_api_timeout_ms.
+        UnknownTopicOrPartitionError, and any error that persists for default_api_timeout_ms;
+        RequestTimedOutError if records are in an open transaction for so long.
         """
         asked = OffsetRange(TopicPartition(*partition), start, end, topic_id)
         cursor = self.open(asked, read_committed=read_committed)
@@ -370,13 +372,13 @@ class RangeCursor:
         log_end = outcome.last_stable if read_committed else outcome.high_watermark
         if log_end >= self._asked.end:
             return True
-        if deadline.passed(self._clock.now_ms()):
-            raise RangeLostError(
-                self._asked.partition,
-                (self._position, self._asked.end),
-                (outcome.log_start, log_end),
-            )
-        return False
+        if not deadline.passed(self._clock.now_ms()):
+            return False
+        if outcome.high_watermark >= self._asked.end:
+            raise _unstable(self._asked, self._position, deadline)
+        raise RangeLostError(
+            self._asked.partition, (self._position, self._asked.end), (outcome.log_start, log_end)
+        )
 
     async def _on_problem(
         self, problem: ClientError, deadline: Deadline, code: ErrorCode | None = None
@@ -401,3 +403,12 @@ class RangeCursor:
                 hint="raise max_partition_fetch_bytes",
             )
         return chunk
+
+
+def _unstable(asked: OffsetRange, position: int, deadline: Deadline) -> RequestTimedOutError:
+    return RequestTimedOutError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"offsets {position} to {asked.end} (exclusive) of {asked.partition} were held back by an"
+        f" open transaction for {deadline.allowed_ms} ms",
+        hint="read them when it has ended, or raise default_api_timeout_ms",
+    )

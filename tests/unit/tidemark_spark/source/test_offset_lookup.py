@@ -6,6 +6,7 @@ from tidemark.client.consumer.group_types import OffsetAndMetadata
 from tidemark.client.consumer.positions import OffsetSpec
 from tidemark.client.sync import Admin
 from tidemark.model.topics import TopicPartition
+from tidemark_spark.errors import SourceError
 from tidemark_spark.source.offset_lookup import OffsetLookup, Positions
 from tidemark_spark.source.offset_ranges import Topic
 from tidemark_spark.source.read_options import ReadOptions, read_options
@@ -77,3 +78,47 @@ def test_an_old_end_of_a_log_is_looked_up_again(*, fails: str) -> None:
     )
     assert Replaced(options).starting({"a": Topic("1d", (0,))}) == {A0: 8}
     assert Replaced(options).ending({"a": Topic("1d", (0,))}) == {A0: 9}
+
+
+class OpenTransaction(OffsetLookup):
+    """A log of ten records; those from 5 on are in a transaction that is open for a while."""
+
+    def __init__(self, options: ReadOptions, *, polls: int) -> None:
+        super().__init__(options)
+        self._stable = iter([5] * polls)
+
+    def positions(
+        self, partitions: Iterable[TopicPartition], spec: int | Mapping[TopicPartition, int]
+    ) -> Positions:
+        if not (asked := list(partitions)):
+            return {}
+        return dict.fromkeys(asked, 0 if spec == OffsetSpec.EARLIEST else next(self._stable, 10))
+
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Positions:
+        return dict.fromkeys(partitions, 10)
+
+
+def ends_at(offset: int, **more: str) -> ReadOptions:
+    ends = {"endingOffsets": f'{{"a": {{"0": {offset}}}}}'}
+    return read_options(
+        {"bootstrap.servers": "h:1", "subscribe": "a", **ends, **more}, streaming=False
+    )
+
+
+def test_an_end_within_an_open_transaction_waits_for_its_end() -> None:
+    lookup = OpenTransaction(ends_at(8, **{"client.unknown_topic_grace_ms": "1"}), polls=5)
+    assert lookup.ending({"a": Topic("1d", (0,))}) == {A0: 8}
+
+
+def test_an_end_within_an_open_transaction_is_no_loss() -> None:
+    """It is not left out either where losses are allowed."""
+    quick = {"client.default_api_timeout_ms": "1", "failOnDataLoss": "false"}
+    lookup = OpenTransaction(ends_at(8, **quick), polls=100)
+    with pytest.raises(SourceError, match=r"ends at offset 8 of a-0, .* from 5 on .* open") as told:
+        lookup.ending({"a": Topic("1d", (0,))})
+    assert "tidemark txn holders -t a" in str(told.value)
+
+
+def test_an_end_within_an_open_transaction_is_read_uncommitted_at_once() -> None:
+    lookup = OpenTransaction(ends_at(8, **{"isolation.level": "read_uncommitted"}), polls=100)
+    assert lookup.ending({"a": Topic("1d", (0,))}) == {A0: 8}

@@ -1,12 +1,21 @@
 import pytest
 from tidemark.client.consumer.fetched_chunk import FetchedChunk, ReadOptions
-from tidemark.client.consumer.range_reader import OffsetRange, RangeLostError, RawBatch, raw_batches
-from tidemark.client.errors import CorruptBatchError
+from tidemark.client.consumer.range_reader import (
+    OffsetRange,
+    RangeLostError,
+    RangeReader,
+    RawBatch,
+    raw_batches,
+)
+from tidemark.client.errors import CorruptBatchError, RequestTimedOutError
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT, set_base_offset_and_epoch
 from tidemark.codec.records import build_batch
 from tidemark.model.ids import LeaderEpoch, Offset
 from tidemark.model.topics import TopicPartition
+from unit.tidemark.client.clients import run
+from unit.tidemark.client.memory_transport import MemoryTransport
+from virtual_time import LoopClock
 
 PARTITION = TopicPartition("orders", 3)
 ZSTD = 4
@@ -84,3 +93,27 @@ def test_a_loss_says_what_is_left() -> None:
     assert "offsets 3 to 9 (exclusive) of orders-3 are not all there: the log holds 5 to 20" in str(
         lost
     )
+
+
+def reader_on(cluster: MemoryTransport) -> RangeReader:
+    reader = RangeReader("memory:1", clock=LoopClock())
+    reader._session._make_transport = lambda group: cluster  # type: ignore[method-assign]
+    return reader
+
+
+def test_records_of_an_open_transaction_are_late_and_not_lost() -> None:
+    cluster = MemoryTransport()
+    (at,) = cluster.partitions
+    log = cluster.logs[at]
+    for base in (0, 2):
+        log.append(batch(base))
+    log.stable = 2
+
+    async def work() -> list[RawBatch]:
+        async with reader_on(cluster) as reader:
+            return [each async for each in reader.read(at, 0, 4, read_committed=True)]
+
+    with pytest.raises(RequestTimedOutError, match=r"offsets 2 to 4 .* of t-0 .* open"):
+        run(work())
+    log.stable = 4
+    assert bases(run(work())) == [0, 2]
