@@ -8,6 +8,7 @@ and dropped.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -260,14 +261,31 @@ class PartitionState:
         while len(taken) < records_max and (
             self._ready_at < len(self._ready) or self._decode_next(raises=not taken)
         ):
-            start = self._ready_at
-            stop = min(len(self._ready), start + records_max - len(taken))
-            taken += self._ready[start:stop] if start or stop < len(self._ready) else self._ready
+            taken += self.take_decoded(records_max - len(taken))
+        return taken
+
+    def take_decoded(self, records_max: int) -> list[ConsumerRecord]:
+        """Do as ``take``, with the records of the batch that was begun."""
+        start = self._ready_at
+        stop = min(len(self._ready), start + records_max)
+        taken = self._ready[start:stop] if start or stop < len(self._ready) else self._ready
+        if stop > start:
             self._ready_at = stop
             whole = stop == len(self._ready)
             self.position = self._ready_end if whole else self._ready[stop].offset
             self.position_epoch = self._ready_epoch
         return taken
+
+    def put_back(self, unseen: Sequence[ConsumerRecord]) -> bool:
+        """Take back the last records of ``take_decoded``; False if the position has moved since."""
+        start = self._ready_at - len(unseen)
+        if start < 0 or self._ready[start] is not unseen[0]:
+            return False
+        self._ready_at = start
+        self.position = unseen[0].offset
+        if start == 0:
+            self.position_epoch = -1  # that of the batch before
+        return True
 
     def check(self) -> None:
         """Assert the invariants."""

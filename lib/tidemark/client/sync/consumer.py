@@ -1,7 +1,6 @@
 """The synchronous consumer."""
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,11 +8,12 @@ from tidemark.client.config import ConsumerConfig
 from tidemark.client.consumer.consumer import Consumer as AsyncConsumer
 from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.client.consumer.group_types import RebalanceListener
+from tidemark.client.sync.lending import LendingConsumer
 from tidemark.client.sync.loop import SyncClient, blocking, immediate
 from tidemark.model.topics import TopicPartition
 
 
-class Consumer(SyncClient[AsyncConsumer]):
+class Consumer(SyncClient[LendingConsumer]):
     """``tidemark.client.Consumer`` without ``await``."""
 
     def __init__(
@@ -23,9 +23,10 @@ class Consumer(SyncClient[AsyncConsumer]):
         **settings: Any,
     ) -> None:
         super().__init__(
-            lambda: AsyncConsumer(bootstrap_servers, config, **settings),
+            lambda: LendingConsumer(bootstrap_servers, config, **settings),
             name="tidemark-consumer",
         )
+        self._thread.before_each = self._target.take_back
 
     assign = immediate(AsyncConsumer.assign)
     assign_topic = blocking(AsyncConsumer.assign_topic)
@@ -65,16 +66,14 @@ class Consumer(SyncClient[AsyncConsumer]):
     poll = blocking(AsyncConsumer.poll)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yield records without end; after ``break``, those not yet yielded are read again."""
+        """Yield records without end. The position advances with each record."""
         while True:
-            records = self.poll()
-            unseen = deque(records)
-            try:
-                while unseen:
-                    yield unseen.popleft()
-            finally:
-                if unseen:
-                    self.rewind(unseen)
+            record = self._target.next_lent()
+            if record is None:
+                self._thread.call(self._target.lend())
+                record = self._target.next_lent(polled=True)
+            if record is not None:
+                yield record
 
     beginning_offsets = blocking(AsyncConsumer.beginning_offsets)
     end_offsets = blocking(AsyncConsumer.end_offsets)

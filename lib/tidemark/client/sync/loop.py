@@ -43,6 +43,8 @@ class LoopThread(Generic[Client]):
     """A thread whose event loop runs one async client. Callers block in their own threads."""
 
     def __init__(self, make: Callable[[], Client], *, name: str) -> None:
+        self.before_each: Callable[[], None] | None = None
+        """Called in the loop's thread before each call, and before the client closes."""
         self._make = make
         self._started: concurrent.futures.Future[Client] = concurrent.futures.Future()
         self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -58,6 +60,8 @@ class LoopThread(Generic[Client]):
         if self._loop is None or self._ended.done():
             work.close()
             raise ClientClosedError(ErrorCode.NETWORK_EXCEPTION, "the client is closed")
+        if self.before_each is not None:
+            self._loop.call_soon_threadsafe(self.before_each)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -112,6 +116,8 @@ class LoopThread(Generic[Client]):
             self._loop = asyncio.get_running_loop()
             self._started.set_result(client)
             await self._stop.wait()
+            if self.before_each is not None:
+                self.before_each()
 
 
 class OnLoop(Generic[Target_co]):

@@ -77,6 +77,30 @@ def test_however_few_are_taken_at_a_time_all_come_once(
     assert taken == list(range(min(start, end - 1), end))
 
 
+def test_what_was_taken_of_a_batch_may_be_put_back() -> None:
+    state = state_at(0)
+    fetched(state, batch(0, 4) + batch(4, 2))
+    assert offsets(state, 1) == [0]
+    lent = state.take_decoded(1_000)
+    assert [record.offset for record in lent] == [1, 2, 3], "of the next batch nothing"
+    assert state.position == 4
+    assert state.put_back(lent[1:])
+    assert state.position == 2
+    state.check()
+    assert offsets(state) == [2, 3, 4, 5]
+
+
+def test_what_was_taken_before_the_position_moved_is_not_put_back() -> None:
+    state = state_at(0)
+    fetched(state, batch(0, 4) + batch(4, 4))
+    lent = state.take(1) + state.take_decoded(3)
+    assert offsets(state, 4) == [4, 5, 6, 7]
+    assert not state.put_back(lent[1:])
+    state.seek(3)
+    assert not state.put_back(lent[1:])
+    assert state.position == 3
+
+
 def test_a_batch_cut_at_the_end_is_fetched_again() -> None:
     state = state_at(0)
     fetched(state, batch(0, 2) + batch(2, 2)[:-1])

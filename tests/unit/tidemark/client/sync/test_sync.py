@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
+from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.client.consumer.group_types import NoListener
 from tidemark.client.errors import ClientClosedError, ClientConfigError
 from tidemark.client.producer import producer as async_producer
@@ -11,7 +12,9 @@ from tidemark.client.sync import Consumer, Producer
 from tidemark.client.sync.transactions import TransactionalProducer
 from tidemark.client.wire.session import Session
 from tidemark.codec.records import encode_record
+from tidemark.model.ids import InstantMs
 from tidemark.model.topics import TopicPartition
+from tidemark.runtime.clock import Clock
 from unit.tidemark.client.memory_transactions import MemoryTransactions
 from unit.tidemark.client.memory_transport import MemoryTransport
 
@@ -125,6 +128,115 @@ def test_a_listener_may_call_its_consumer(coordinators: MemoryTransactions) -> N
         consumer.unsubscribe()
         assert consumer.committed([zero]) == {zero: (3, "", -1)}
         assert consumer.group_metadata().member_id == ""
+
+
+ZERO = TopicPartition("t", 0)
+FIVE = b"".join(encode_record(0, delta, None, b"v") for delta in range(5))
+
+
+@pytest.fixture
+def member(memory: MemoryTransport, coordinators: MemoryTransactions) -> Iterator[Consumer]:
+    """A member of group g that has two batches of five records to read."""
+    with Producer("h:1", linger_ms=0) as producer:
+        for _ in range(2):
+            producer.send_encoded(ZERO, FIVE, count=5, first_timestamp=7, max_timestamp=7).result()
+    with Consumer("h:1", group_id="g", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["t"])
+        yield consumer
+
+
+def offsets(records: Iterator[ConsumerRecord], count: int) -> list[int]:
+    return [record.offset for record in islice(records, count)]
+
+
+def test_a_commit_within_an_iteration_is_of_what_was_yielded(
+    member: Consumer, coordinators: MemoryTransactions
+) -> None:
+    records = iter(member)
+    seen = []
+    for count in (2, 4, 3):
+        seen += offsets(records, count)
+        member.commit()
+        assert coordinators.offsets[ZERO][0] == len(seen) == member.position(ZERO)
+    assert seen == list(range(9))
+
+
+def test_a_seek_within_an_iteration_moves_it(member: Consumer) -> None:
+    records = iter(member)
+    assert offsets(records, 2) == [0, 1]
+    member.seek(ZERO, 7)
+    assert offsets(records, 2) == [7, 8]
+    member.seek(ZERO, 1)
+    assert offsets(records, 6) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_poll_within_an_iteration_continues_it(member: Consumer) -> None:
+    records = iter(member)
+    assert offsets(records, 2) == [0, 1]
+    assert [record.offset for record in member.poll(2)] == [2, 3]
+    assert offsets(records, 3) == [4, 5, 6]
+
+
+def test_a_consumer_that_is_closed_in_an_iteration_commits_what_was_yielded(
+    member: Consumer, coordinators: MemoryTransactions
+) -> None:
+    assert offsets(iter(member), 3) == [0, 1, 2]
+    member.close()
+    assert coordinators.offsets[ZERO][0] == 3
+
+
+class OwnTime(Clock):
+    def __init__(self) -> None:
+        self.ms = Clock().now_ms()
+
+    def now_ms(self) -> InstantMs:
+        return self.ms
+
+
+def test_each_record_of_an_iteration_counts_as_a_poll(member: Consumer) -> None:
+    records = iter(member)
+    assert offsets(records, 1) == [0]
+    group = member._target._group
+    assert group is not None
+    clock = group._clock = OwnTime()
+    for offset in range(1, 5):
+        clock.ms = InstantMs(clock.ms + 1_000)
+        assert offsets(records, 1) == [offset]
+        assert group._heartbeats.polled_at == clock.ms
+
+
+def test_an_iteration_serves_the_group_between_two_records(
+    member: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when partitions are to be given up, which are then committed up to what was yielded."""
+    records = iter(member)
+    seen = offsets(records, 2)
+    group = member._target._group
+    assert group is not None
+    positions = []
+    attend = group.attend
+
+    async def attends() -> None:
+        positions.append(group.positions()[ZERO].offset)
+        await attend()
+
+    monkeypatch.setattr(group, "on_next_record", lambda: True)
+    monkeypatch.setattr(group, "attend", attends)
+    seen += offsets(records, 3)
+    assert seen == [0, 1, 2, 3, 4]
+    assert positions == [2, 3, 4]
+
+
+@pytest.mark.parametrize(("cut_off", "position"), [(4, 2), (1, 1)])
+def test_a_log_that_was_cut_off_behind_an_iteration_is_read_from_there(
+    member: Consumer, cut_off: int, position: int
+) -> None:
+    """The fetcher goes back by itself, and what was not yielded has to be read again, too."""
+    records = iter(member)
+    assert offsets(records, 2) == [0, 1]
+    member._target._fetcher.states[ZERO].seek(cut_off)
+    assert member.position(ZERO) == position
+    assert offsets(records, 1) == [position]
 
 
 def test_transactions_without_await(coordinators: MemoryTransactions) -> None:
