@@ -216,6 +216,7 @@ class LetterCopier:
             return Problem(ErrorCode.KAFKA_STORAGE_ERROR, f"{source}: {failure}")
         work.queue = queue.partition_of(source)
         found = work.copies
+        end = end if found.end is None else min(end, found.end)
         held.letters.was_read(attempt, end, found.too_large, found.unreadable)
         attempt.copies = work.copies.records
         return None

@@ -3,6 +3,7 @@
 from typing import cast
 
 import pytest
+from broker.core.share import letter_copies
 from broker.core.share.dead_letters import Attempt, Step
 from broker.core.share.letter_copies import OFFSET
 from broker.shell.share.held import HeldShare
@@ -102,11 +103,33 @@ def test_letters_of_a_damaged_batch_hold_up_no_others() -> None:
         async with running(CopierWorld()) as world:
             assert isinstance(world, CopierWorld)
             damaged = bytearray(build_batch([(0, None, b"x" * 10, ())] * 2))
-            damaged[-3:] = b"\xff\xff\xff"
+            damaged[-18:] = b"\xff" * 18
             world.parts.partitions.appender.append_internal(world.at(), bytes(damaged))
             world.put(4)
             await reject_every_other(world, 6)
             attempt, copied = await world.copy_next()
             assert copied == archiving_of(world, attempt) == [2, 4]
+
+    run_virtual(run())
+
+
+def test_letters_that_one_transaction_leaves_out_are_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(letter_copies, "COPIES_BYTES_MAX", 1_000)
+
+    async def run() -> None:
+        async with running(CopierWorld()) as world:
+            assert isinstance(world, CopierWorld)
+            world.put(20)
+            await reject_every_other(world, 20)
+            first, copied = await world.copy_next()
+            assert copied == archiving_of(world, first)
+            assert 0 < len(copied) < 10
+            first.step = None
+            world.held.letters.attempt = None
+            second, others = await world.copy_next()
+            assert others == archiving_of(world, second)
+            assert others[0] == copied[-1] + 2
 
     run_virtual(run())
