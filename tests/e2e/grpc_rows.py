@@ -118,6 +118,17 @@ ROWS: Final = (
         ),
     ),
     GrpcRow(
+        "FindEpochEnds",
+        (_on_topic(Operation.DESCRIBE),),
+        lambda _: partition_store_pb2.FindEpochEndsRequest(
+            queries=[
+                partition_store_pb2.FindEpochEndsRequest.Query(
+                    partition=_place(), current_leader_epoch=-1, leader_epoch=0
+                )
+            ]
+        ),
+    ),
+    GrpcRow(
         "DeleteRecords",
         (_on_topic(Operation.DELETE),),
         lambda _: partition_store_pb2.DeleteRecordsRequest(partition=_place()),

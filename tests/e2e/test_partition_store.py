@@ -275,6 +275,27 @@ def test_offsets_are_listed_by_mark_and_by_time(cluster: Cluster, topic_name: Na
     asyncio.run(scenario())
 
 
+def test_a_leader_epoch_ends_where_the_log_does(cluster: Cluster, topic_name: Names) -> None:
+    address, partition = create(cluster, topic_name("epoch-ends"))
+
+    async def scenario() -> None:
+        async with store(address) as stub:
+            await append(stub, [append_request(partition, 1, batch_of([b"x", b"y"]))])
+            query = partition_store_pb2.FindEpochEndsRequest.Query
+            request = partition_store_pb2.FindEpochEndsRequest(
+                queries=[
+                    query(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
+                    for current, epoch in ((-1, 0), (0, 0), (-1, 1), (1, 0))
+                ]
+            )
+            response = await stub.FindEpochEnds(request, timeout=WAIT_S)
+            found = [(one.error_code, one.leader_epoch, one.end_offset) for one in response.answers]
+            unknown = ErrorCode.UNKNOWN_LEADER_EPOCH
+            assert found == [(0, 0, 2), (0, 0, 2), (0, -1, -1), (unknown, -1, -1)]
+
+    asyncio.run(scenario())
+
+
 def test_a_deadline_ends_the_stream_and_leaves_nothing_behind(
     cluster: Cluster, topic_name: Names
 ) -> None:

@@ -368,7 +368,10 @@ def test_who_left_the_isr_leads_only_where_losing_records_is_allowed(
     assert write(first, b"in the first alone") == ErrorCode.NONE
     reader = sync.Consumer(witness.bootstrap, auto_offset_reset="earliest")
     reader.assign([("unclean", 0)])
-    assert values_of(reader, 2) == [b"in both", b"in the first alone"]
+    over_grpc = sync.Consumer(witness.grpc, transport="grpc", auto_offset_reset="earliest")
+    over_grpc.assign([("unclean", 0)])
+    for each in (reader, over_grpc):
+        assert values_of(each, 2) == [b"in both", b"in the first alone"]
     first.kill()
     second.start()
     second.wait_ready()
@@ -385,8 +388,9 @@ def test_who_left_the_isr_leads_only_where_losing_records_is_allowed(
         assert records_of(wire.fetch(("unclean", 0, 0))) == [b"in both"]
     for value in (b"instead", b"and more"):
         assert write(second, value) == ErrorCode.NONE
-    assert values_of(reader, 2) == [b"instead", b"and more"], "where the logs differ"
-    reader.close()
+    for each in (reader, over_grpc):
+        assert values_of(each, 2) == [b"instead", b"and more"], "where the logs differ"
+        each.close()
 
 
 @pytest.mark.feature("A16", "C09")

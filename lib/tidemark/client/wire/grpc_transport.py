@@ -214,12 +214,27 @@ class GrpcTransport:
         ]
 
     async def epoch_ends(self, broker_id: int, items: Sequence[EpochItem]) -> list[EpochOutcome]:
-        """Raise UnsupportedVersionError: the service has no such call."""
-        raise UnsupportedVersionError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            "ends of epochs are looked up over Kafka's protocol",
-            where=self.where(broker_id),
+        """Make one unary call. Raises UnsupportedVersionError for a broker of an older release."""
+        request = partition_store_pb2.FindEpochEndsRequest(
+            queries=[
+                partition_store_pb2.FindEpochEndsRequest.Query(
+                    partition=_wire_partition(item.partition, NO_TOPIC_ID),
+                    current_leader_epoch=item.leader_epoch,
+                    leader_epoch=item.epoch,
+                )
+                for item in items
+            ]
         )
+        try:
+            answer = await self._stub(self._address(broker_id)).FindEpochEnds(
+                request, timeout=self._config.request_timeout_ms / 1_000
+            )
+        except grpc.aio.AioRpcError as problem:
+            raise client_error(problem, self.where(broker_id)) from None
+        return [
+            EpochOutcome(item.partition, each.error_code, each.leader_epoch, each.end_offset)
+            for item, each in zip(items, answer.answers, strict=False)
+        ]
 
     def where(self, broker_id: int) -> str:
         """Return ``broker 2 (gRPC host:port)``."""

@@ -6,7 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc.aio
-from tidemark.client.wire.transport import FetchItem, FetchLimits, OffsetItem, ProduceItem
+from tidemark.client.wire.transport import (
+    EpochItem,
+    FetchItem,
+    FetchLimits,
+    OffsetItem,
+    ProduceItem,
+)
 from tidemark.model.topics import TopicPartition
 from tidemark_wire.v1 import partition_store_pb2 as pb
 from tidemark_wire.v1 import partition_store_pb2_grpc
@@ -22,6 +28,7 @@ class MemoryStore(partition_store_pb2_grpc.PartitionStoreServicer):
         self.streams = 0
         self.breaks = 0
         self.tells_aborted = True
+        self.tells_epoch_ends = True
         cluster.leaders = dict.fromkeys(cluster.leaders, 1)
 
     async def DescribeEndpoints(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -79,7 +86,8 @@ class MemoryStore(partition_store_pb2_grpc.PartitionStoreServicer):
                     yield await answers.pop(0)
 
     async def _fetch(self, request: Any) -> Any:
-        item = FetchItem(_partition(request), b"", -1, request.fetch_offset)
+        epoch = request.current_leader_epoch
+        item = FetchItem(_partition(request), b"", epoch, request.fetch_offset)
         limits = FetchLimits(
             request.wait_ms_max,
             request.bytes_min,
@@ -102,6 +110,26 @@ class MemoryStore(partition_store_pb2_grpc.PartitionStoreServicer):
             ],
             read_committed=request.read_committed and self.tells_aborted,
         )
+
+    async def FindEpochEnds(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if not self.tells_epoch_ends:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "an older release")
+        items = [
+            EpochItem(_partition(each), each.current_leader_epoch, each.leader_epoch)
+            for each in request.queries
+        ]
+        answers = [
+            pb.FindEpochEndsResponse.Answer(
+                partition=query.partition,
+                error_code=outcome.error_code,
+                leader_epoch=outcome.epoch,
+                end_offset=outcome.end_offset,
+            )
+            for query, outcome in zip(
+                request.queries, await self.cluster.epoch_ends(1, items), strict=True
+            )
+        ]
+        return pb.FindEpochEndsResponse(answers=answers)
 
     async def ListOffsets(self, request: Any, context: Any) -> Any:  # noqa: N802
         items = [

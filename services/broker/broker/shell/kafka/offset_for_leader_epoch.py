@@ -9,7 +9,7 @@ from tidemark.model.authorization import CLUSTER, Operation, topic_resource
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import NO_TOPIC_ID
 
-from broker.core.routing import question_refused
+from broker.core.epoch_end import EpochEnd, epoch_end
 from broker.shell.facts import BrokerFacts
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.request_context import RequestContext
@@ -40,18 +40,8 @@ def _answer(
     hosted = table.find(topic, NO_TOPIC_ID, asked.partition)
     if isinstance(hosted, ErrorCode):
         return _refused(asked, hosted)
-    refused = question_refused(hosted.partition, asked.current_leader_epoch)
-    if refused is not None:
-        return _refused(asked, refused.error_code)
-    epoch, end = hosted.partition.epochs.end_offset_for(
-        asked.leader_epoch, hosted.partition.log_end
-    )
-    return {
-        "error_code": int(ErrorCode.NONE),
-        "partition": asked.partition,
-        "leader_epoch": epoch,
-        "end_offset": end,
-    }
+    found = epoch_end(hosted.partition, asked.current_leader_epoch, asked.leader_epoch)
+    return _answered(asked, found)
 
 
 def _allowed(facts: BrokerFacts, topic: str, context: RequestContext) -> bool:
@@ -63,9 +53,13 @@ def _allowed(facts: BrokerFacts, topic: str, context: RequestContext) -> bool:
 
 
 def _refused(asked: Struct, code: ErrorCode) -> dict[str, object]:
+    return _answered(asked, EpochEnd(code))
+
+
+def _answered(asked: Struct, found: EpochEnd) -> dict[str, object]:
     return {
-        "error_code": int(code),
+        "error_code": int(found.error_code),
         "partition": asked.partition,
-        "leader_epoch": -1,
-        "end_offset": -1,
+        "leader_epoch": found.leader_epoch,
+        "end_offset": found.end_offset,
     }

@@ -1,15 +1,17 @@
-"""ListOffsets over gRPC: the same lookups as over Kafka's protocol."""
+"""ListOffsets, and OffsetForLeaderEpoch, over gRPC: the same lookups as over Kafka's protocol."""
 
 from tidemark.model.authorization import Operation
 from tidemark.model.errors import ErrorCode
 from tidemark_wire.v1 import partition_store_pb2
 
+from broker.core.epoch_end import EpochEnd, epoch_end
 from broker.core.list_offsets import FoundOffset, at_mark
 from broker.shell.facts import BrokerFacts
+from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.offset_lookup import OffsetLookup
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.rpc.streams import Caller
-from broker.shell.wire_mapping import OffsetQuery, read_offset_query
+from broker.shell.wire_mapping import OffsetQuery, read_offset_query, read_topic_id
 
 
 class OffsetQueries:
@@ -42,14 +44,42 @@ class OffsetQueries:
             leader_epoch=found.leader_epoch,
         )
 
+    def epoch_end(
+        self, caller: Caller, asked: partition_store_pb2.FindEpochEndsRequest.Query
+    ) -> partition_store_pb2.FindEpochEndsResponse.Answer:
+        """Return the end of an epoch, or an error."""
+        found = self._epoch_end(caller, asked)
+        return partition_store_pb2.FindEpochEndsResponse.Answer(
+            partition=asked.partition,
+            error_code=found.error_code,
+            leader_epoch=found.leader_epoch,
+            end_offset=found.end_offset,
+        )
+
+    def _epoch_end(
+        self, caller: Caller, asked: partition_store_pb2.FindEpochEndsRequest.Query
+    ) -> EpochEnd:
+        topic_id = read_topic_id(asked.partition.topic_id)
+        if topic_id is None:
+            return EpochEnd(ErrorCode.INVALID_REQUEST)
+        hosted = self._table.find(asked.partition.topic, topic_id, asked.partition.partition)
+        if isinstance(hosted, ErrorCode):
+            return EpochEnd(hosted)
+        if not self._may_describe(caller, hosted):
+            return EpochEnd(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return epoch_end(hosted.partition, asked.current_leader_epoch, asked.leader_epoch)
+
+    def _may_describe(self, caller: Caller, hosted: HostedPartition) -> bool:
+        authorize = self._facts.authorizer.authorize
+        return authorize(caller.requester, Operation.DESCRIBE, hosted.resource)
+
     async def _look_up(
         self, caller: Caller, query: OffsetQuery, *, read_committed: bool
     ) -> FoundOffset:
         hosted = self._table.find(query.topic, query.topic_id, query.partition)
         if isinstance(hosted, ErrorCode):
             return FoundOffset(hosted)
-        resource = hosted.resource
-        if not self._facts.authorizer.authorize(caller.requester, Operation.DESCRIBE, resource):
+        if not self._may_describe(caller, hosted):
             return FoundOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         marked = at_mark(
             hosted.partition,

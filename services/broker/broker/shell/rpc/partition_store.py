@@ -68,17 +68,23 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
         self, request: partition_store_pb2.ListOffsetsRequest, context: Context
     ) -> partition_store_pb2.ListOffsetsResponse:
         """Return offsets by time or by mark, one answer for each query, in their order."""
-        if len(request.queries) > OFFSET_QUERIES_MAX:
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"{len(request.queries)} queries; at most {OFFSET_QUERIES_MAX} in one call",
-            )
+        await _check_count(len(request.queries), context)
         caller = caller_of(context)
         return partition_store_pb2.ListOffsetsResponse(
             answers=[
                 await self._offsets.answer(caller, query, read_committed=request.read_committed)
                 for query in request.queries
             ]
+        )
+
+    async def FindEpochEnds(  # noqa: N802
+        self, request: partition_store_pb2.FindEpochEndsRequest, context: Context
+    ) -> partition_store_pb2.FindEpochEndsResponse:
+        """Return the ends of leader epochs, one answer for each query, in their order."""
+        await _check_count(len(request.queries), context)
+        caller = caller_of(context)
+        return partition_store_pb2.FindEpochEndsResponse(
+            answers=[self._offsets.epoch_end(caller, query) for query in request.queries]
         )
 
     async def DeleteRecords(  # noqa: N802
@@ -104,6 +110,14 @@ class PartitionStore(partition_store_pb2_grpc.PartitionStoreServicer):
     ) -> partition_store_pb2.InitProducerIdResponse:
         """Return an idempotent producer's id."""
         return await self._descriptions.init_producer_id(caller_of(context), request)
+
+
+async def _check_count(queries: int, context: Context) -> None:
+    if queries > OFFSET_QUERIES_MAX:
+        await context.abort(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"{queries} queries; at most {OFFSET_QUERIES_MAX} in one call",
+        )
 
 
 def registration(service: PartitionStore) -> Callable[[Any], None]:

@@ -253,3 +253,26 @@ def test_a_broker_that_cannot_tell_aborted_records_is_not_believed() -> None:
                 await anext(reader)
 
     run(work())
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_consumer_notices_that_its_records_were_replaced(*, is_told: bool) -> None:
+    """An older broker cannot tell, and reading goes on."""
+    cluster = MemoryTransport()
+    (log,) = cluster.logs.values()
+    for _ in range(5):
+        log.append(build_batch([(0, None, b"old", ())] * 2))
+
+    async def work() -> list[tuple[int, bytes | None]]:
+        async with serving(cluster) as store:
+            store.tells_epoch_ends = is_told
+            async with Consumer(store.address, auto_offset_reset="earliest", **QUICK) as consumer:
+                consumer.assign([ZERO])
+                for _ in range(10):
+                    await anext(consumer)
+                log.elect(5, end=6)
+                log.append(build_batch([(0, None, b"new", ())] * 7))
+                found = [await anext(consumer) for _ in range(7 if is_told else 3)]
+                return [(record.offset, record.value) for record in found]
+
+    assert run(work()) == [(offset, b"new") for offset in range(6 if is_told else 10, 13)]
