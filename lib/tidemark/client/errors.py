@@ -91,7 +91,7 @@ class OffsetOutOfRangeError(ClientError):
 
 class LogTruncationError(OffsetOutOfRangeError):
     """Records that were read are no longer in the log: an unclean election replaced them by others
-    (KIP-320), and auto_offset_reset is ``none``.
+    (KIP-320), and auto_offset_reset is ``none``, or a range was read.
     """
 
     divergent_offset: int | None = None

@@ -21,14 +21,22 @@ from tidemark.client.errors import (
     ClientConfigError,
     ClientError,
     CorruptBatchError,
+    LogTruncationError,
     MessageTooLargeError,
     OffsetOutOfRangeError,
     RequestTimedOutError,
+    UnsupportedVersionError,
     error_for,
 )
 from tidemark.client.wire.metadata_cache import Leader
 from tidemark.client.wire.session import Session, SessionClient, grpc_kafka_addresses
-from tidemark.client.wire.transport import FetchItem, FetchLimits, FetchOutcome
+from tidemark.client.wire.transport import (
+    EpochItem,
+    EpochOutcome,
+    FetchItem,
+    FetchLimits,
+    FetchOutcome,
+)
 from tidemark.codec.record_batch import BatchHeader
 from tidemark.codec.records import RecordsError, records_payload
 from tidemark.model.backoff import Backoff
@@ -139,7 +147,8 @@ class RangeReader(SessionClient):
         Batches are decompressed as they are taken. With a ``topic_id``, a topic of the same name
         but another id is refused. Raises RangeLostError, CorruptBatchError,
         UnknownTopicOrPartitionError, and any error that persists for default_api_timeout_ms;
-        RequestTimedOutError if records are in an open transaction for so long.
+        RequestTimedOutError if records are in an open transaction for so long; LogTruncationError
+        if an unclean election has replaced records that were read.
         """
         asked = OffsetRange(TopicPartition(*partition), start, end, topic_id)
         cursor = self.open(asked, read_committed=read_committed)
@@ -227,6 +236,10 @@ class RangeCursor:
         self._options = ReadOptions(config.check_crcs, limits.read_committed)
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._position = asked.start
+        self._epoch = self._validated_epoch = -1
+        """Leader epochs of the record before the position, and of the leader whose log has what was
+        read; -1: not known.
+        """
         self._failures = 0
         self._ahead: asyncio.Future[_Fetched] | None = None
         self._fetching: asyncio.Task[None] | None = None
@@ -244,7 +257,7 @@ class RangeCursor:
         if fetched is None:
             self._position = self._asked.end
             return None
-        self._position = fetched.end
+        self._position, self._epoch = fetched.end, fetched.epoch
         if self._position < self._asked.end:
             self._ahead = self._fetch_ahead()
         return fetched
@@ -277,7 +290,7 @@ class RangeCursor:
         self._failures = 0
         while True:
             leader = await self._leader(deadline)
-            if leader is None:
+            if leader is None or not await self._validated(leader, deadline):
                 continue
             item = FetchItem(
                 self._asked.partition, leader.topic_id, leader.leader_epoch, self._position
@@ -327,6 +340,32 @@ class RangeCursor:
             )
             await self._on_problem(problem, deadline)
         return leader
+
+    async def _validated(self, leader: Leader, deadline: Deadline) -> bool:
+        """Compare what was read with the log of a new leader (KIP-320). Returns False, after a
+        delay, if it is not known. Raises LogTruncationError.
+        """
+        if self._epoch < 0 or leader.leader_epoch in (self._validated_epoch, -1):
+            self._validated_epoch = leader.leader_epoch
+            return True
+        partition = self._asked.partition
+        item = EpochItem(partition, leader.leader_epoch, self._epoch)
+        try:
+            (outcome,) = await self._session.transport.epoch_ends(leader.broker_id, [item])
+        except UnsupportedVersionError:
+            outcome = EpochOutcome(partition, 0, self._epoch, self._position)
+        except ClientError as problem:
+            await self._on_problem(problem, deadline)
+            return False
+        if outcome.error_code:
+            where = self._session.transport.where(leader.broker_id)
+            failed = error_for(outcome.error_code, f"validating {partition} failed", where=where)
+            await self._on_problem(failed, deadline)
+            return False
+        if outcome.epoch < 0 or outcome.end_offset < self._position:
+            raise _truncated(item, self._position, outcome)
+        self._validated_epoch = leader.leader_epoch
+        return True
 
     async def _on_error(self, outcome: FetchOutcome, leader: Leader, deadline: Deadline) -> None:
         if outcome.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -412,3 +451,16 @@ def _unstable(asked: OffsetRange, position: int, deadline: Deadline) -> RequestT
         f" open transaction for {deadline.allowed_ms} ms",
         hint="read them when it has ended, or raise default_api_timeout_ms",
     )
+
+
+def _truncated(asked: EpochItem, position: int, outcome: EpochOutcome) -> LogTruncationError:
+    is_known = outcome.epoch >= 0 and outcome.end_offset >= 0
+    since = f" from offset {outcome.end_offset} on" if is_known else ""
+    error = LogTruncationError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"{asked.partition} was read up to offset {position} in epoch {asked.epoch}, and the log of"
+        f" its leader in epoch {asked.leader_epoch} has other records{since}",
+        hint="read the whole range again",
+    )
+    error.divergent_offset = outcome.end_offset if is_known else None
+    return error

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from tidemark.client.consumer.fetched_chunk import FetchedChunk, ReadOptions
 from tidemark.client.consumer.range_reader import (
@@ -7,10 +9,19 @@ from tidemark.client.consumer.range_reader import (
     RawBatch,
     raw_batches,
 )
-from tidemark.client.errors import CorruptBatchError, RequestTimedOutError
+from tidemark.client.errors import (
+    AuthorizationError,
+    ClientError,
+    ConnectionLostError,
+    CorruptBatchError,
+    LogTruncationError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+)
 from tidemark.codec.control_record import EndTxnMarker, build_marker
 from tidemark.codec.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT, set_base_offset_and_epoch
 from tidemark.codec.records import build_batch
+from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import LeaderEpoch, Offset
 from tidemark.model.topics import TopicPartition
 from unit.tidemark.client.clients import run
@@ -95,8 +106,8 @@ def test_a_loss_says_what_is_left() -> None:
     )
 
 
-def reader_on(cluster: MemoryTransport) -> RangeReader:
-    reader = RangeReader("memory:1", clock=LoopClock())
+def reader_on(cluster: MemoryTransport, **settings: Any) -> RangeReader:
+    reader = RangeReader("memory:1", clock=LoopClock(), **settings)
     reader._session._make_transport = lambda group: cluster  # type: ignore[method-assign]
     return reader
 
@@ -117,3 +128,57 @@ def test_records_of_an_open_transaction_are_late_and_not_lost() -> None:
         run(work())
     log.stable = 4
     assert bases(run(work())) == [0, 2]
+
+
+def five_batches() -> MemoryTransport:
+    cluster = MemoryTransport()
+    for base in range(0, 10, 2):
+        cluster.logs[cluster.partitions[0]].append(batch(base))
+    return cluster
+
+
+async def elected_after_three(cluster: MemoryTransport, end: int | None) -> list[int]:
+    """Offsets of the batches that are read, a batch for each fetch. After three, a leader is
+    elected whose log ends earlier.
+    """
+    (at,) = cluster.partitions
+    log = cluster.logs[at]
+    async with reader_on(cluster, max_partition_fetch_bytes=1) as reader:
+        batches = reader.read(at, 0, 10, read_committed=False)
+        found = [await anext(batches) for _ in range(3)]
+        log.elect(5, end)
+        for base in range(log.end, 12, 2):
+            log.append(batch(base))
+        return bases(found + [each async for each in batches])
+
+
+def test_a_range_is_not_put_together_of_two_logs() -> None:
+    cluster = five_batches()
+    with pytest.raises(LogTruncationError, match=r"t-0 .* other records from offset 2 on") as told:
+        run(elected_after_three(cluster, end=2))
+    assert told.value.divergent_offset == 2
+    assert {(one.leader_epoch, one.epoch) for one in cluster.validated} == {(5, 0)}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        None,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ConnectionLostError(ErrorCode.NETWORK_EXCEPTION, "lost"),
+        UnsupportedVersionError(ErrorCode.UNSUPPORTED_VERSION, "cannot be asked"),
+    ],
+)
+def test_a_clean_election_does_not_end_a_read(fault: ErrorCode | ClientError | None) -> None:
+    cluster = five_batches()
+    if fault is not None:
+        cluster.epoch_faults.append(fault)
+    assert run(elected_after_three(cluster, end=None)) == [0, 2, 4, 6, 8]
+    assert cluster.validated
+
+
+def test_a_reader_that_may_not_ask_for_epochs_fails() -> None:
+    cluster = five_batches()
+    cluster.epoch_faults.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(AuthorizationError, match="validating t-0 failed"):
+        run(elected_after_three(cluster, end=None))
