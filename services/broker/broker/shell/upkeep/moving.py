@@ -179,6 +179,7 @@ class Moving:
             await asyncio.sleep(rest_ms / 1_000)
             return
         source = hosted.log
+        source.cut_to = NEVER_CUT  # nothing that was cut is in the copy: later cuts count
         read = self._read(hosted, step.offset)
         chunk = await self._chunk(hosted, read, step)
         if hosted.move is not move or is_void(read) or source.cut_to <= chunk.infos[-1].last:

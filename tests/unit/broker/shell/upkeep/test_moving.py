@@ -132,6 +132,30 @@ def test_a_replica_moves_while_it_is_written_to(
 
 
 @pytest.mark.feature("AD92")
+def test_a_move_goes_on_after_its_log_was_cut_beyond_what_was_copied() -> None:
+    """As a follower's log is, when its leader changes."""
+
+    async def main() -> None:
+        world = shown()
+        for _ in range(5):
+            world.append()
+        world.alter()
+        log, move = world.hosted().log, world.hosted().move
+        assert move is not None
+        log.truncate_to(4)
+        world.hosted().partition.bounds.truncated(4, 4)
+        for _ in range(3):
+            world.append()
+        assert move.future.log_end < log.cut_to < log.log_end
+        async with world.running():
+            await world.until_moved()
+        assert world.hosted().log is move.future
+        assert world.hosted().log.log_end == 7
+
+    played(main)
+
+
+@pytest.mark.feature("AD92")
 def test_the_first_target_gives_way_to_the_next_and_the_present_one_ends_the_move() -> None:
     world = shown()
     assert world.alter() is ErrorCode.NONE
