@@ -377,7 +377,8 @@ class Node:
     def tick(self) -> None:
         """Run retention, rolls by time and removals."""
         if self.manager.fenced is None:
-            self.manager.tick(self.now, self._watermarks())
+            self._remove_due()
+            self._upkeep()
             for hosted in self.hosted.values():
                 self._log_start_moved(hosted)
         self.settle_fence()
@@ -386,10 +387,27 @@ class Node:
         """Return True if a full disk has space again."""
         if self.manager.fenced is None:
             return False
-        healed = self.manager.try_heal(self.now, self._watermarks())
+        self._remove_due()
+        healed = self.manager.try_heal()
+        if not healed:
+            self._upkeep()  # retention makes room
         for hosted in self.hosted.values():
-            self._log_start_moved(hosted)  # retention made room
+            self._log_start_moved(hosted)
         return healed
+
+    def _remove_due(self) -> None:
+        begun = self.manager.begin_removals(self.now)
+        if begun is not None:
+            begun.run()
+            try:
+                self.manager.finish_removals(begun)
+            except DiskError as failure:
+                self.manager.fence(failure)
+
+    def _upkeep(self) -> None:
+        marks = self._watermarks()
+        for _ in self.manager.upkeep(self.now, lambda log: marks.get(log.topic_partition, 0)):
+            pass
 
     def settle_fence(self) -> None:
         """Apply a fence: a failed directory serves no partition; a full one takes no writes."""

@@ -196,7 +196,7 @@ class MemDisk:
         start = f"{directory}/" if directory else ""
         return sorted(
             path[len(start) :]
-            for path in self._tree
+            for path in tuple(self._tree)  # a thread may remove some meanwhile
             if path and path.startswith(start) and "/" not in path[len(start) :]
         )
 

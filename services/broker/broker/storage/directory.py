@@ -8,6 +8,7 @@ from tidemark.model.topics import TopicPartition
 from tidemark.storage.disk import Disk, DiskError, DiskFullError, ExhaustedError, File
 
 from broker.storage import checkpoint
+from broker.storage.removals import Removals
 from broker.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class LogDirectory:
     ) -> None:
         self.disk = disk
         self.now_ms = now_ms
-        """Wall time at the last tick: exact enough for delays of seconds."""
+        """Wall time at the last look for removals: exact enough for delays of seconds."""
         self.save_log_starts: Callable[[], None] = _nothing
         """Writes the log-start checkpoint; set by the manager."""
         self.save_recovery_points: Callable[[], None] = _nothing
@@ -80,8 +81,8 @@ class LogDirectory:
         self.fence_error: DiskError | None = None
         self.dirty: dict[Log, None] = {}
         """Logs with unsynced bytes, in the order in which they got them."""
-        self.removals: list[tuple[int, str]] = []
-        """(time, path) of files renamed to .deleted, and of directories renamed to -delete."""
+        self.removals = Removals(disk)
+        """Files renamed to .deleted, and directories renamed to -delete."""
         self.gaps_below: dict[TopicPartition, int] = {}
         """Offset below which a follower's log may have gaps, if its leader's is compacted."""
         self._warm: dict[Segment, None] = {}
@@ -153,26 +154,7 @@ class LogDirectory:
 
     def remove_later(self, path: str, due_ms: int) -> None:
         """Remove a renamed file or directory once ``due_ms`` has come."""
-        self.removals.append((due_ms, path))
-
-    def renamed(self, old: str, new: str) -> None:
-        """Note that a directory was renamed with all that is to be removed in it."""
-        self.removals = [
-            (due_ms, new + path.removeprefix(old) if path.startswith(f"{old}/") else path)
-            for due_ms, path in self.removals
-        ]
-
-    def remove_due(self, now_ms: int) -> None:
-        """Remove the paths that are due; a path that cannot be removed fences the directory."""
-        due = [one for one in self.removals if one[0] <= now_ms]
-        for count, (_, path) in enumerate(due):
-            try:
-                self.disk.remove(path)
-            except ExhaustedError:  # they stay due
-                self.removals = [one for one in self.removals if one not in due[:count]]
-                raise
-        if due:
-            self.removals = [one for one in self.removals if one not in due]
+        self.removals.add(path, due_ms)
 
 
 def _nothing() -> None:

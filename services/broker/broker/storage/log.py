@@ -464,7 +464,7 @@ class Log:
 
     def moved_to(self, directory: str) -> None:
         """Note that the directory of the log was renamed."""
-        self._shared.renamed(self.directory, directory)
+        self._shared.removals.renamed(self.directory, directory)
         self.directory = directory
         self._chain.moved_to(directory)
         self._epochs.moved_to(directory)

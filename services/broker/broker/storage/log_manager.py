@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -31,6 +31,7 @@ from broker.storage.log import Log
 from broker.storage.log_making import LastStop, make_files, make_log, recover_log
 from broker.storage.offset_checkpoints import OffsetCheckpoints
 from broker.storage.recovery_reports import RecoveryReport
+from broker.storage.removals import RemovalRound
 from broker.storage.stamp import DiskStamp, check_stamp, settle_stamp, write_stamp
 
 _log: Final = logging.getLogger(__name__)
@@ -363,19 +364,12 @@ class LogManager:
     def _note_failure(self, error: DiskError) -> None:
         self.failures.note(self.stamp.directory_id, self._shared.disk, error)
 
-    def try_heal(
-        self, now_ms: int, high_watermarks: Mapping[TopicPartition, int] | None = None
-    ) -> bool:
-        """Lift the fence of a full disk once there is space again; True if it did. Retention may
-        free space up to ``high_watermarks``, else up to those last checkpointed.
-        """
+    def try_heal(self) -> bool:
+        """Lift the fence of a full disk once there is space again; True if it did."""
         if not self.is_full:
             return False
-        self._shared.now_ms = now_ms
         try:
-            self._shared.remove_due(now_ms)
             if self._shared.disk.free_bytes() < self.heal_free_bytes:
-                self._retain(now_ms, high_watermarks or self.high_watermarks)
                 return False
         except DiskError as error:
             self._shared.fence(error)
@@ -423,6 +417,19 @@ class LogManager:
             return []
         return [(sync.log, sync.log.unsynced.finish()) for sync in flush_round.syncs]
 
+    # -- removals
+
+    def begin_removals(self, now_ms: int) -> RemovalRound | None:
+        """Return the round that removes what is due now, or None if nothing is or one is in
+        progress. Run it in a thread, then call ``finish_removals`` on the loop.
+        """
+        self._shared.now_ms = now_ms
+        return None if self.failure is not None else self._shared.removals.begin(now_ms)
+
+    def finish_removals(self, finished: RemovalRound) -> None:
+        """Forget what was removed. Raises DiskError if some could not be."""
+        self._shared.removals.finish(finished)
+
     # -- checkpoints
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
@@ -436,37 +443,28 @@ class LogManager:
 
     # -- time
 
-    def tick(self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> list[Log]:
-        """Roll, retain, and remove files that are due, by wall time; return the logs whose start
-        moved.
-
-        A partition without a high watermark here keeps everything that retention would remove.
+    def upkeep(self, now_ms: int, high_watermark_of: Callable[[Log], int]) -> Iterator[Log]:
+        """Roll and retain by wall time, one log at each step: many segments take long. Yield the
+        log, whose start may have moved. A full disk only retains, since that frees space.
         """
         self._shared.now_ms = now_ms
-        moved: list[Log] = []
-        try:
-            self._shared.remove_due(now_ms)
-            if self._shared.fence_error is None:
-                for log in list(self.logs.values()):
-                    with contextlib.suppress(LogDamagedError):  # kept in log.damage
-                        log.maybe_roll_by_time(now_ms)
-            moved = self._retain(now_ms, high_watermarks)
-        except DiskError as error:
-            self._shared.fence(error)
-        return moved
+        for one, log in tuple(self.logs.items()):
+            if self.failure is not None:
+                return
+            if self.logs.get(one) is log:
+                try:
+                    self._keep(log, now_ms, high_watermark_of(log))
+                except DiskError as error:
+                    self._shared.fence(error)
+                    return
+                yield log
 
-    def _retain(self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> list[Log]:
-        """Apply retention to every log, also on a full disk, since it frees space."""
-        if self._shared.fence_error is not None and not self.is_full:
-            return []
-        moved: list[Log] = []
-        for one, log in list(self.logs.items()):
-            start = log.log_start
-            with contextlib.suppress(LogDamagedError):
-                log.apply_retention(now_ms, high_watermarks.get(one, 0))
-            if log.log_start != start:
-                moved.append(log)
-        return moved
+    def _keep(self, log: Log, now_ms: int, high_watermark: int) -> None:
+        if self._shared.fence_error is None:
+            with contextlib.suppress(LogDamagedError):  # kept in log.damage
+                log.maybe_roll_by_time(now_ms)
+        with contextlib.suppress(LogDamagedError):
+            log.apply_retention(now_ms, high_watermark)
 
     # -- stop
 

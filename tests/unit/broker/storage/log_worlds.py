@@ -1,7 +1,7 @@
 """Small logs on a MemDisk: hand-made batches, tiny segments, restarts of every kind."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +41,23 @@ def make_batch(base_offset: int, records: int, body_bytes: int = 20, **fields: i
     )
     assert len(head) + len(covered) == HEADER_BYTES + body_bytes
     return head + covered
+
+
+def remove_due(manager: LogManager, now_ms: int) -> None:
+    """Remove what is due, as the broker's loop and its thread do."""
+    begun = manager.begin_removals(now_ms)
+    if begun is not None:
+        begun.run()
+        manager.finish_removals(begun)
+
+
+def upkeep(
+    manager: LogManager, now_ms: int, high_watermarks: Mapping[TopicPartition, int]
+) -> list[Log]:
+    """Give every log its turn; return those whose start moved."""
+    starts = {log: log.log_start for log in manager.logs.values()}
+    kept = manager.upkeep(now_ms, lambda log: high_watermarks.get(log.topic_partition, 0))
+    return [log for log in kept if log.log_start != starts[log]]
 
 
 def append(log: Log, records: int = 1, body_bytes: int = 20, **fields: int) -> bytes:

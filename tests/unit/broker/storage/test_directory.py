@@ -1,4 +1,4 @@
-"""State shared by logs: the fence, the pool of open files, delayed removals."""
+"""State shared by logs: the fence, and the pool of open files."""
 
 import pytest
 from broker.storage.directory import LogDirectory
@@ -47,15 +47,3 @@ def test_a_forgotten_segment_lets_go_of_its_file() -> None:
     shared.forget(segment)
     assert segment.file is None
     assert held.read_at(0, 1) == b""
-
-
-def test_what_is_due_is_removed_and_the_rest_waits() -> None:
-    disk = MemDisk()
-    shared = shared_by(disk)
-    for path, due in (("a.deleted", 10), ("b.deleted", 20)):
-        disk.replace_whole(path, b"x")
-        shared.remove_later(path, due)
-    shared.remove_due(10)
-    assert disk.list("") == ["b.deleted"]
-    shared.remove_due(20)
-    assert disk.list("") == []

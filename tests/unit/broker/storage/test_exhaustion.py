@@ -11,7 +11,17 @@ from broker.storage.log_manager import LogManager
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.disk import DiskError, ExhaustedError
 from tidemark.storage.mem_disk import MemDisk
-from unit.broker.storage.log_worlds import NOW, ORDERS_ID, TINY, append, flush, new_log, opened
+from unit.broker.storage.log_worlds import (
+    NOW,
+    ORDERS_ID,
+    TINY,
+    append,
+    flush,
+    new_log,
+    opened,
+    remove_due,
+    upkeep,
+)
 
 GROUP = replace(TINY, flush="group")
 
@@ -83,9 +93,11 @@ def test_maintenance_goes_on() -> None:
     manager.delete(log.topic_partition, NOW)
     disk.exhausted = True
     manager.checkpoint(marks)
-    manager.tick(NOW + 10**9, marks)
+    with pytest.raises(ExhaustedError):
+        remove_due(manager, NOW + 10**9)
+    assert upkeep(manager, NOW + 10**9, marks) == []
     disk.exhausted = False
-    manager.tick(NOW + 10**9, marks)
+    remove_due(manager, NOW + 10**9)
     assert manager.fenced is None
     assert not any(name.endswith("-delete") for name in disk.list(""))
 

@@ -6,7 +6,17 @@ from broker.storage.log_manager import LogManager
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.disk import DiskError, DiskFullError
 from tidemark.storage.mem_disk import MemDisk
-from unit.broker.storage.log_worlds import NOW, ORDERS, ORDERS_ID, TINY, append, new_log, opened
+from unit.broker.storage.log_worlds import (
+    NOW,
+    ORDERS,
+    ORDERS_ID,
+    TINY,
+    append,
+    new_log,
+    opened,
+    remove_due,
+    upkeep,
+)
 
 FUTURE = future_name(ORDERS, ORDERS_ID)
 
@@ -30,7 +40,7 @@ def test_a_future_log_is_no_log_of_the_directory() -> None:
     append(manager.futures.logs[ORDERS])
     assert not manager.logs
     assert manager.begin_flush(only_group=False, now_ms=NOW + 10**9) is None
-    assert manager.tick(NOW + 10**12, {ORDERS: 1}) == []
+    assert upkeep(manager, NOW + 10**12, {ORDERS: 1}) == []
     disk.kill()
     again = opened(disk)
     assert not again.logs
@@ -73,11 +83,11 @@ def test_a_sync_that_a_stop_interrupts_is_made_again() -> None:
 
 
 @pytest.mark.feature("AD92")
-def test_what_is_given_up_is_removed_at_the_next_tick() -> None:
+def test_what_is_given_up_is_removed_by_the_next_round() -> None:
     disk, manager = with_future()
     manager.futures.discard(ORDERS)
     assert not disk.exists(FUTURE)
-    manager.tick(NOW + 1, {})
+    remove_due(manager, NOW + 1)
     assert not [name for name in disk.list("") if name.startswith("orders-0")]
     manager.futures.create(ORDERS, ORDERS_ID, TINY, (), NOW)
 

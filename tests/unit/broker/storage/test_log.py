@@ -16,6 +16,8 @@ from unit.broker.storage.log_worlds import (
     flush,
     new_log,
     opened,
+    remove_due,
+    upkeep,
 )
 
 
@@ -97,9 +99,9 @@ def test_a_log_that_was_read_first_rolls_as_well() -> None:
 def test_an_idle_segment_is_rolled_by_the_clock() -> None:
     _, manager, log = new_log()
     append(log)
-    manager.tick(NOW + TINY.segment_ms, {})
+    upkeep(manager, NOW + TINY.segment_ms, {})
     assert len(log.segments()) == 1
-    manager.tick(NOW + TINY.segment_ms + 1, {})
+    upkeep(manager, NOW + TINY.segment_ms + 1, {})
     assert len(log.segments()) == 2
 
 
@@ -115,11 +117,11 @@ def test_a_removed_segment_is_read_to_its_end_by_who_began() -> None:
     batches = [append(log) for _ in range(30)]
     begun = log.read(0, 200, end=30)
     log.advance_log_start(25)
-    assert manager.tick(NOW, {ORDERS: 30}) == []
+    assert upkeep(manager, NOW, {ORDERS: 30}) == []
     assert log.first_base_offset > 20
     assert [name for name in disk.list("orders-0") if name.endswith(".deleted")]
     assert bytes_of(begun) == b"".join(batches[: 200 // len(batches[0])])
-    manager.tick(NOW + TINY.file_delete_delay_ms, {ORDERS: 30})
+    remove_due(manager, NOW + TINY.file_delete_delay_ms)
     assert not [name for name in disk.list("orders-0") if name.endswith(".deleted")]
 
 
@@ -128,9 +130,9 @@ def test_retention_moves_the_log_start_and_tells() -> None:
     _, manager, log = new_log(replace(TINY, retention_ms=1_000))
     for n in range(20):
         append(log, timestamp=NOW + n * 100)
-    assert manager.tick(NOW + 1_950, {ORDERS: 20}) == [log]
+    assert upkeep(manager, NOW + 1_950, {ORDERS: 20}) == [log]
     assert log.log_start == log.first_base_offset > 0
-    manager.tick(NOW + 10_000, {ORDERS: 20})
+    upkeep(manager, NOW + 10_000, {ORDERS: 20})
     assert log.log_start == log.log_end == 20
     assert append(log)
 
@@ -146,9 +148,9 @@ def test_a_full_disk_takes_no_part_of_a_batch_and_heals() -> None:
     assert bytes_of(log.read(0, 10**6, end=log.log_end)) == b"".join(kept)
     with pytest.raises(DiskFullError, match="No space left"):
         append(log)
-    assert not manager.try_heal(NOW)
+    assert not manager.try_heal()
     disk.capacity_bytes += manager.heal_free_bytes
-    assert manager.try_heal(NOW)
+    assert manager.try_heal()
     kept.append(append(log))
     assert bytes_of(log.read(0, 10**6, end=3)) == b"".join(kept)
 
@@ -160,9 +162,9 @@ def test_a_full_disk_makes_room_by_retention_up_to_the_live_high_watermark() -> 
     disk.capacity_bytes = disk.capacity_bytes - disk.free_bytes()
     with pytest.raises(DiskFullError):
         append(log)
-    manager.try_heal(NOW + 10**6)
-    assert log.log_start == 0, "no high watermark was ever checkpointed"
-    manager.try_heal(NOW + 10**6, {ORDERS: log.log_end})
+    upkeep(manager, NOW + 10**6, {})
+    assert log.log_start == 0, "no high watermark is known"
+    upkeep(manager, NOW + 10**6, {ORDERS: log.log_end})
     assert log.log_start > 0
 
 
@@ -171,7 +173,11 @@ def test_a_full_disk_that_fails_while_it_makes_room_is_a_failed_disk() -> None:
     manager.delete(log.topic_partition, NOW)
     manager.fence(DiskFullError("orders-0/0.log", "No space left on device"))
     disk.writes_fail = True
-    assert not manager.try_heal(NOW + 10**9)
+    with pytest.raises(DiskError) as raised:
+        remove_due(manager, NOW + 10**9)
+    manager.fence(raised.value)
+    assert not manager.try_heal()
+    assert manager.begin_removals(NOW + 10**9) is None
     assert "Input/output error" in str(manager.failure)
 
 
@@ -185,7 +191,7 @@ def test_a_failed_sync_fences_for_good() -> None:
     assert manager.finish_flush(begun) == []
     assert log.synced_end == 0
     assert not manager.is_full
-    assert not manager.try_heal(NOW)
+    assert not manager.try_heal()
     assert manager.begin_flush(only_group=False, now_ms=NOW + 10**7) is None
     with pytest.raises(DiskError):
         append(log)

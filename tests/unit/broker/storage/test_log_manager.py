@@ -15,6 +15,8 @@ from unit.broker.storage.log_worlds import (
     flush,
     new_log,
     opened,
+    remove_due,
+    upkeep,
 )
 
 OTHER_ID = TopicId(bytes(15) + b"\x02")
@@ -50,9 +52,9 @@ def test_a_deleted_directory_goes_after_the_delay() -> None:
     manager.delete(ORDERS, NOW)
     (name,) = (one for one in disk.list("") if one.endswith("-delete"))
     assert name == f"orders-0.{ORDERS_ID.hex()}-delete"
-    manager.tick(NOW + TINY.file_delete_delay_ms - 1, {})
+    remove_due(manager, NOW + TINY.file_delete_delay_ms - 1)
     assert disk.exists(name)
-    manager.tick(NOW + TINY.file_delete_delay_ms, {})
+    remove_due(manager, NOW + TINY.file_delete_delay_ms)
     assert not disk.exists(name)
 
 
@@ -62,7 +64,7 @@ def test_a_deletion_cut_short_is_finished_after_a_restart() -> None:
     disk.kill()
     again = opened(disk)
     assert again.logs == {}
-    again.tick(NOW, {})
+    remove_due(again, NOW)
     assert not [name for name in disk.list("") if name.endswith("-delete")]
 
 
@@ -149,5 +151,5 @@ def test_a_segment_whose_file_is_gone_does_not_stop_retention() -> None:
     second = log._segments.segments[1].base_offset
     disk.remove(f"{log.directory}/{second:020d}.log")
     log.advance_log_start(3 * second)
-    manager.tick(NOW + 1, {ORDERS: log.log_end})
+    upkeep(manager, NOW + 1, {ORDERS: log.log_end})
     assert log.first_base_offset == 3 * second

@@ -225,7 +225,7 @@ def test_an_abort_whose_index_entry_finds_no_space_is_known_all_the_same(way: st
     expected = [AbortedTxn(8, 1, 2, 0), AbortedTxn(7, 0, 3, 4)]
     if way in ("heals", "killed after it heals"):
         disk.capacity_bytes = 2**40
-        assert manager.try_heal(NOW)
+        assert manager.try_heal()
         flush(manager)
         assert log.recovery_point == 4
     if way.startswith("killed"):

@@ -72,7 +72,10 @@ def test_retired_files_wait_for_their_readers() -> None:
     held = shared.warm(segment)
     retire(shared, [segment], due_ms=50)
     assert disk.read_whole(f"t-0/{STEMS[0]}.log.deleted") == held.read_at(0, 1_000)
-    shared.remove_due(50)
+    begun = shared.removals.begin(50)
+    assert begun is not None
+    begun.run()
+    shared.removals.finish(begun)
     assert tidy_files(disk, "t-0").bases == [2, 4]
 
 

@@ -1,7 +1,8 @@
 """Maintenance: flush rounds, checkpoints, retention, healing, expiry. Loops of the broker's
 TaskGroup.
 
-Decisions and all changes of a log happen on the loop; threads only sync files.
+Decisions and all changes of a log happen on the loop; threads only sync files, and remove those
+that have left the logs.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from broker.shell.partitions.log_moves import LogMoves
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.replication.replica_reports import ReplicaReports
 from broker.shell.settings import BrokerSettings
+from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 FLUSH_LOOK_MS = 1_000
 """Interval of the look at flush.ms and flush.messages; a look that finds nothing is cheap."""
 HEAL_INTERVAL_MS = 1_000
+REMOVAL_INTERVAL_MS = 1_000
 FAILED_REPORT_MS = 10_000
 """Time for which the end of a broker without a usable directory waits for the controller's
 answer.
@@ -81,6 +84,7 @@ class Maintenance:
         flushes += [self._every(flush_ms, self._flush_all, (one,)) for one in managers]
         loops = [
             *(tasks.create_task(one, name="flush") for one in flushes),
+            *(tasks.create_task(self._removals(one), name="removals") for one in managers),
             tasks.create_task(self._heal(), name="heal"),
             tasks.create_task(self._reports.run(), name="replica-reports"),
             tasks.create_task(self._expire_producers(), name="expire-producers"),
@@ -91,7 +95,7 @@ class Maintenance:
                 name="checkpoint",
             ),
             tasks.create_task(
-                self._every(config.log_retention_check_interval_ms, self._tick, managers),
+                self._every(config.log_retention_check_interval_ms, self._upkeep, managers),
                 name="retention",
             ),
         ]
@@ -159,15 +163,42 @@ class Maintenance:
     async def _checkpoint(self, manager: LogManager) -> None:
         manager.checkpoint(self._high_watermarks(manager))
 
-    async def _tick(self, manager: LogManager) -> None:
-        """Apply retention, rolls and removals, then note the partitions whose logs begin later."""
-        manager.tick(self._clock.wall_ms(), self._high_watermarks(manager))
-        self._tell_log_starts(manager)
-
-    def _tell_log_starts(self, manager: LogManager) -> None:
-        for hosted in self._table.by_name.values():
-            if hosted.manager is manager:
+    async def _upkeep(self, manager: LogManager) -> None:
+        """Apply rolls and retention log by log, and note the partitions whose logs begin later."""
+        for kept in manager.upkeep(self._clock.wall_ms(), self._high_watermark):
+            hosted = self._hosted(kept)
+            if hosted is not None:
                 self._log_moves.log_start_moved(hosted)
+            await asyncio.sleep(0)
+
+    async def _removals(self, manager: LogManager) -> None:
+        """Remove what is due; also in a full directory, which that may heal."""
+        while True:
+            await asyncio.sleep(REMOVAL_INTERVAL_MS / 1_000)
+            try:
+                await self._remove(manager)
+            except DiskError as failure:
+                self._disks.fence_directory(manager, failure)
+
+    async def _remove(self, manager: LogManager) -> None:
+        """Remove files and directories that are due, in a thread."""
+        begun = manager.begin_removals(self._clock.wall_ms())
+        if begun is None:
+            return
+        try:
+            await asyncio.to_thread(begun.run)
+        finally:
+            begun.stop()  # the broker may stop meanwhile
+        manager.finish_removals(begun)
+
+    def _hosted(self, kept: Log) -> HostedPartition | None:
+        hosted = self._table.by_name.get(kept.topic_partition)
+        return hosted if hosted is not None and hosted.log is kept else None
+
+    def _high_watermark(self, kept: Log) -> int:
+        """Return the high watermark up to which retention may remove; 0 if it is not known."""
+        hosted = self._hosted(kept)
+        return 0 if hosted is None else hosted.partition.high_watermark
 
     def _high_watermarks(self, manager: LogManager) -> dict[TopicPartition, int]:
         return {
@@ -188,11 +219,11 @@ class Maintenance:
             for manager in self._disks.log_managers:
                 if manager.fenced is None:
                     continue
-                healed = manager.try_heal(self._clock.wall_ms(), self._high_watermarks(manager))
-                self._tell_log_starts(manager)  # retention may have made the room
-                if healed:
+                if manager.try_heal():
                     log.info("log directory healed", extra=fields(reason="space returned"))
                     await self._hosting.retry()
+                elif manager.is_full:
+                    await self._upkeep(manager)  # retention may make room
             if have_all_failed([one.failure is not None for one in self._disks.log_managers]):
                 await self._tell_of_failure()
                 raise ServiceError(

@@ -103,7 +103,7 @@ def test_a_full_disk_refuses_writes_serves_reads_and_heals() -> None:
     assert one.read(0).read.length_bytes > 0
     assert one.hosted().partition.role is Role.LEADER
     disk.capacity_bytes = 1 << 30
-    assert one.parts.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
+    assert one.parts.partitions.disks.log_managers[0].try_heal()
     assert one.append(b"again")[:3] == (ErrorCode.NONE, 1, 2)
 
 

@@ -126,7 +126,7 @@ def test_what_no_directory_takes_is_tried_again_once_one_has_healed() -> None:
     one.show(topic())
     assert one.table.find("orders", bytes(16), 0) is ErrorCode.KAFKA_STORAGE_ERROR
     disk.capacity_bytes = 1 << 30
-    assert one.parts.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
+    assert one.parts.partitions.disks.log_managers[0].try_heal()
     asyncio.run(one.hosting.retry())
     assert one.append().error_code is ErrorCode.NONE
 
@@ -155,7 +155,7 @@ def test_what_is_tried_again_takes_bounded_steps_and_leaves_the_others_alone() -
     disk.capacity_bytes = 1
     one.show(topic("there", number=2, partitions=50), topic(partitions=count))
     disk.capacity_bytes = 1 << 30
-    assert one.parts.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
+    assert one.parts.partitions.disks.log_managers[0].try_heal()
 
     async def scenario() -> None:
         retrying = asyncio.get_running_loop().create_task(one.hosting.retry())
@@ -176,7 +176,7 @@ def test_what_is_tried_again_waits_for_an_image_that_is_being_taken() -> None:
         disk.capacity_bytes = 1
         one.show(topic())
         disk.capacity_bytes = 1 << 30
-        one.parts.partitions.disks.log_managers[0].try_heal(one.clock.wall_ms())
+        one.parts.partitions.disks.log_managers[0].try_heal()
         large = ClusterDelta(topics_changed=(topic("l", number=2, partitions=2 * HOSTED_AT_ONCE),))
         position = FeedPosition(ControllerEpoch(1), 9)
         more = one.parts.metadata.image.apply(large, position, ControllerId(1))

@@ -1,4 +1,4 @@
-"""Flush rounds of several log directories."""
+"""Flush rounds of several log directories, and work that does not hold up the event loop."""
 
 import asyncio
 import threading
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 import pytest
+from broker.shell.upkeep import maintenance as maintenance_module
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.mem_disk import MemDisk
 from unit.broker.shell.broker_worlds import World, maintenance, topic
@@ -13,12 +14,14 @@ from waiting import until
 
 
 class HangingDisk(MemDisk):
-    """A sync does not come back before it is let go."""
+    """A sync, or a removal, does not come back before it is let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, held: str = "sync") -> None:
         super().__init__()
+        self.held = held
         self.lets_go = threading.Event()
         self.lets_go.set()
+        self.is_waiting = threading.Event()
 
     @asynccontextmanager
     async def hangs(self) -> AsyncIterator[None]:
@@ -29,8 +32,14 @@ class HangingDisk(MemDisk):
         finally:
             self.lets_go.set()
 
+    def remove(self, path: str) -> None:
+        if self.held == "remove":
+            self.is_waiting.set()
+            self.lets_go.wait()
+        super().remove(path)
+
     def check(self, path: str, call: str) -> None:
-        if call == "sync":
+        if call == self.held:
             self.lets_go.wait()
         super().check(path, call)
 
@@ -69,5 +78,59 @@ def test_a_disk_that_hangs_holds_up_its_own_rounds_alone(flush: str) -> None:
             await until(lambda: world.held.synced_end == 2)
             for one in loops:
                 one.cancel()
+
+    asyncio.run(main())
+
+
+def test_the_removal_of_large_files_does_not_hold_up_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(maintenance_module, "REMOVAL_INTERVAL_MS", 1)
+
+    async def main() -> None:
+        disk = HangingDisk("remove")
+        world = World(disk)
+        world.show(topic(), topic("old", number=2))
+        world.show(topic())
+        assert left_of(disk, "old")
+        world.clock.advance(10**6)
+        async with asyncio.TaskGroup() as tasks, disk.hangs():
+            loops = maintenance(world).start(tasks)
+            await until(disk.is_waiting.is_set)
+            assert not world.append().error_code
+            assert left_of(disk, "old")
+            disk.lets_go.set()
+            await until(lambda: not left_of(disk, "old"))
+            for one in loops:
+                one.cancel()
+
+    asyncio.run(main())
+
+
+def left_of(disk: MemDisk, name: str) -> list[str]:
+    return [one for one in disk.list("") if one.startswith(name)]
+
+
+def test_retention_goes_through_the_logs_one_by_one() -> None:
+    """Many segments take long: requests are served between two logs."""
+
+    async def main() -> None:
+        world = World(MemDisk())
+        world.show(topic(partitions=3, configs={"retention.ms": "1"}))
+        for number in range(3):
+            world.append(partition=number)
+        world.clock.advance(10**6)
+        (manager,) = world.parts.partitions.disks.log_managers
+        starts: list[list[int]] = []
+
+        async def look() -> None:
+            while not starts or starts[-1] != [1, 1, 1]:
+                starts.append([world.hosted(partition=n).partition.log_start for n in range(3)])
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(maintenance(world)._upkeep(manager))
+            tasks.create_task(look())
+        assert starts == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
 
     asyncio.run(main())
