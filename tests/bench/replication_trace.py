@@ -107,11 +107,13 @@ def _trace_leader() -> None:
 def _trace_follower() -> None:
     apply = fetcher.LeaderFetcher._apply
 
-    def traced(follower: Any, hosted: HostedPartition, result: Any, records: Any, now: Any) -> Any:
+    def traced(
+        follower: Any, hosted: HostedPartition, result: Any, records: Any, *more: Any
+    ) -> Any:
         if not records:
-            return apply(follower, hosted, result, records, now)
+            return apply(follower, hosted, result, records, *more)
         began = time.monotonic()
-        problem = apply(follower, hosted, result, records, now)
+        problem = apply(follower, hosted, result, records, *more)
         end, here = hosted.partition.log_end, hosted.partition.broker_id
         if hosted.partition.role is Role.FOLLOWER:
             number = hosted.topic_partition.partition

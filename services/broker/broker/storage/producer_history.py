@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from tidemark.storage.disk import DiskFullError
 
-from broker.core.producers import NO_OWNER, ProducerState
+from broker.core.producers import NO_OWNER, ProducerState, ProducerTable
 from broker.storage.directory import LogDirectory
 from broker.storage.log_health import LogHealth
+from broker.storage.producer_replay import Piece, ProducerReplay
 from broker.storage.recovery import Recovered, replay_producers
 from broker.storage.segment_map import LogRead, SegmentMap
 from broker.storage.txn_index import AbortedTxn
@@ -20,7 +21,7 @@ from broker.storage.txn_index import AbortedTxn
 class ProducerHistory:
     """Invariant: ``table`` is what the batches below the log's end make it."""
 
-    __slots__ = ("_health", "_segments", "_shared", "_snapshots", "table")
+    __slots__ = ("_health", "_replayed", "_segments", "_shared", "_snapshots", "table")
 
     def __init__(
         self, shared: LogDirectory, segments: SegmentMap, health: LogHealth, recovered: Recovered
@@ -29,6 +30,7 @@ class ProducerHistory:
         self._segments = segments
         self._health = health
         self._snapshots = recovered.snapshots
+        self._replayed: ProducerReplay | None = None
         self.table = recovered.producers
 
     def moved_to(self, directory: str) -> None:
@@ -78,12 +80,41 @@ class ProducerHistory:
         if state.owner_epoch != NO_OWNER:
             self.snapshot(offset, offset)
 
+    def begin_replay(self, end: int, log_end: int) -> ProducerReplay:
+        """Return the walk that a cut of the log at ``end`` needs, to be run before it in a thread.
+        Raises DiskError, LogDamagedError.
+        """
+        table = ProducerTable()
+        found = self._snapshots.load_latest(table, end)
+        segments = self._segments.segments
+        start = segments[0].base_offset if found is None else found
+        pieces = []
+        with self._health.guarded(start):
+            for segment in segments[self._segments.index_of(start) :]:
+                if segment.base_offset < end and segment.size_bytes:
+                    file = self._shared.warm(segment)
+                    pieces.append(Piece(file, segment.locate(start), segment.locate(end)))
+        return ProducerReplay(pieces, table, (start, end), log_end, self._shared.now_ms)
+
+    @contextlib.contextmanager
+    def replayed(self, replay: ProducerReplay | None, log_end: int) -> Iterator[None]:
+        """Let a cut of the log, which ends at ``log_end``, use a walk that was made for it."""
+        if replay is not None and replay.is_done and replay.log_end == log_end:
+            self._replayed = replay
+        try:
+            yield
+        finally:
+            self._replayed = None
+
     def cut_to(self, end: int) -> None:
         """Make the table again from the latest snapshot and the batches behind it, now that the log
         ends at ``end``. Without a snapshot all batches on disk count, as at a start: the record of
         a shard's owner may be below the log start. Raises DiskError.
         """
         self._snapshots.cut_to(end)
+        if self._replayed is not None:
+            self._take(self._replayed.table)
+            return
         start = self._snapshots.load_latest(self.table, end)
         span = (self._segments.segments[0].base_offset if start is None else start, end)
         with self._health.changing(begun=True):
@@ -92,6 +123,13 @@ class ProducerHistory:
             )
             self.index_aborted()
         self._segments.note_warm()
+
+    def _take(self, made: ProducerTable) -> None:
+        """Take over what a walk has made; the partition refers to the table."""
+        self.table.restore(made.state())
+        self.table.newly_aborted += made.newly_aborted
+        with self._health.changing(begun=True):
+            self.index_aborted()
 
     def aborted_in(self, start: int, read: LogRead, end: int) -> list[AbortedTxn]:
         """Return aborted transactions with a record in ``read``, which began at ``start`` and is

@@ -363,6 +363,28 @@ class Segment:
             self.index_batch(position, header, interval_bytes)
         self.seal()
 
+    def cut_indexes(self, position: int, end: int, interval_bytes: int) -> None:
+        """Remove the entries of the batches from ``position`` on, which were cut; the rest ends at
+        offset ``end``. Only what follows the last entry is read. Raises FrameError.
+        """
+        index, times = self.index, self.times
+        index.truncate_to_position(position)
+        times.truncate_to_offset(max(end - self.base_offset, 0))
+        last_offset, start = index.boundary(position)
+        # Timestamps without an entry, and entries from a file that are wrong, need all batches.
+        is_known = not start or (
+            bool(times) and (not index.loaded or self.begins_batch(start, last_offset))
+        )
+        if not is_known:
+            self.rebuild_indexes(interval_bytes)
+            return
+        assert self.file is not None
+        self.max_timestamp, relative = times.last
+        self.max_timestamp_offset = self.base_offset + relative
+        for at, header in walk_headers(self.file, start, position):
+            self.index_batch(at, header, interval_bytes)
+        self.seal()
+
     def index_batch(self, position: int, header: BatchHeader, interval_bytes: int) -> None:
         """Add a batch met in a walk in file order."""
         self.took(position, header.base_offset, header.max_timestamp)

@@ -146,7 +146,7 @@ class SegmentChain:
         ``end``. Return that segment.
         """
         last = self.map.segments[kept - 1]
-        self.map.cut(last, position, config.index_interval_bytes)
+        self.map.cut(last, position, end, config.index_interval_bytes)
         last.txns.cut_to(self._shared.disk, end)
         last.aborted_from = NOT_LOOKED_UP
         self._retire(self.map.segments[kept:][::-1], config)

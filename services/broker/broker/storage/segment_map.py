@@ -152,14 +152,14 @@ class SegmentMap:
         position = segment.locate(offset)
         return position, segment.end_before(position)
 
-    def cut(self, segment: Segment, position: int, interval_bytes: int) -> None:
-        """Cut a segment's file; later readers get a new handle."""
+    def cut(self, segment: Segment, position: int, end: int, interval_bytes: int) -> None:
+        """Cut a segment's file at offset ``end``; later readers get a new handle."""
         self._shared.warm(segment).truncate(position)
         segment.size_bytes = position
         segment.is_whole = False
         self.recent.clear()
         segment.reopen(self._shared.disk)
-        segment.rebuild_indexes(interval_bytes)
+        segment.cut_indexes(position, end, interval_bytes)
 
     # -- transactions
 

@@ -71,6 +71,61 @@ def test_a_timestamp_is_found_as_in_a_list(
     assert (found[0] if found else None) == (expected[0] if expected else None)
 
 
+STAMPS = st.lists(st.integers(-1, 9), min_size=1, max_size=60)
+
+
+def stamped(stamps: list[int], *, kept: int) -> tuple[Segment, File, int]:
+    """A segment of batches of one record, of whose file so many are kept, and where they end."""
+    disk = MemDisk()
+    disk.make_directory("t-0")
+    file = disk.open(f"t-0/{0:020d}.log", create=True)
+    ends = [0]
+    for offset, stamp in enumerate(stamps):
+        batch = make_batch(offset, 1, timestamp=stamp)
+        ends.append(ends[-1] + file.write_at(ends[-1], [batch]))
+    segment = Segment("t-0", 0, ends[-1], 0)
+    segment.warm(disk)
+    segment.rebuild_indexes(200)
+    file.truncate(ends[kept])
+    segment.size_bytes = ends[kept]
+    return segment, segment.reopen(disk), ends[kept]
+
+
+def entries(segment: Segment) -> object:
+    index, times = segment.index, segment.times
+    return (
+        *(list(one) for one in (index.offsets, index.positions, times.timestamps, times.offsets)),
+        (index.last_position, segment.max_timestamp, segment.max_timestamp_offset),
+    )
+
+
+@given(STAMPS, st.integers(0, 60))
+def test_the_indexes_after_a_cut_are_those_of_the_rest(stamps: list[int], kept: int) -> None:
+    kept = min(kept, len(stamps))
+    segment, _, position = stamped(stamps, kept=kept)
+    segment.cut_indexes(position, kept, 200)
+    cut = entries(segment)
+    segment.max_timestamp_offset = 0
+    segment.rebuild_indexes(200)
+    assert cut == entries(segment)
+
+
+def test_a_cut_does_not_read_what_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An active segment has up to segment.bytes, and the event loop waits for the cut."""
+    segment, file, position = stamped([1] * 60, kept=58)
+    read: list[int] = []
+    read_at = type(file).read_at
+
+    def noted(one: File, at: int, length: int) -> bytes:
+        read.append(at)
+        return read_at(one, at, length)
+
+    monkeypatch.setattr(type(file), "read_at", noted)
+    segment.cut_indexes(position, 58, 200)
+    assert read
+    assert min(read) >= position - 400
+
+
 @given(SHAPES)
 def test_a_walk_meets_every_batch(shapes: list[tuple[int, int, int]]) -> None:
     segment, file, batches = built(shapes)

@@ -1,20 +1,49 @@
 """Truncations of a follower's log: where the leader's log differs, or begins elsewhere."""
 
+import asyncio
 import logging
+from typing import Final
 
 from tidemark.codec.record_batch import HEADER_BYTES, read_header
 from tidemark.runtime.telemetry import fields
 
 from broker.shell.partitions.hosted import HostedPartition
+from broker.storage.producer_replay import ProducerReplay
 
 log = logging.getLogger(__name__)
 
+WALKED_AT_ONCE_BYTES: Final = 256 * 1024
+"""Bytes of batches that a truncation walks on the event loop: some milliseconds."""
 
-def truncate(hosted: HostedPartition, leader_epoch: int, end: int) -> None:
-    """Truncate where the leader's log diverges from the local one. Raises DiskError."""
+
+async def prepare_cut(
+    hosted: HostedPartition, leader_epoch: int, end: int
+) -> ProducerReplay | None:
+    """Walk, in a thread, what a truncation would walk on the event loop, if that is much. Return
+    the walk for ``truncate``. Raises DiskError, LogDamagedError.
+    """
+    offset = hosted.partition.truncation_for(leader_epoch, end)
+    if offset >= hosted.log.log_end:
+        return None
+    replay = hosted.log.history.begin_replay(offset, hosted.log.log_end)
+    if replay.size_bytes <= WALKED_AT_ONCE_BYTES:
+        return None
+    await asyncio.to_thread(replay.run)
+    return replay
+
+
+def truncate(
+    hosted: HostedPartition, leader_epoch: int, end: int, replay: ProducerReplay | None = None
+) -> None:
+    """Truncate where the leader's log diverges from the local one. ``replay``: as prepared for that
+    leader epoch and end; other code may have run since. Raises DiskError.
+    """
     partition = hosted.partition
     before, offset = partition.log_end, partition.truncation_for(leader_epoch, end)
-    hosted.log.truncate_to(offset)
+    if replay is not None and replay.end != offset:
+        replay = None
+    with hosted.log.history.replayed(replay, hosted.log.log_end):
+        hosted.log.truncate_to(offset)
     partition.truncated(hosted.log.log_end, hosted.log.synced_end)
     log.info(
         "log truncated",

@@ -30,11 +30,12 @@ from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.log_moves import LogMoves
-from broker.shell.replication.applying import make_room, set_log_start, truncate
+from broker.shell.replication.applying import make_room, prepare_cut, set_log_start, truncate
 from broker.shell.replication.leader_connection import Connect, LeaderConnection
 from broker.shell.replication.leader_stream import LeaderStream
 from broker.shell.replication.throttles import FollowerThrottle
 from broker.storage.directory import LogDamagedError
+from broker.storage.producer_replay import ProducerReplay
 
 log = logging.getLogger(__name__)
 
@@ -211,7 +212,7 @@ class LeaderFetcher:
             return
         response = await connection.fetch(self._request(ask), timeout_s)
         self._note_reachable()
-        self._take(response)
+        await self._take(response)
 
     def _request(self, ask: FetchAsk) -> FetchRequest:
         config, registration = self._config, self._parts.registration
@@ -251,23 +252,51 @@ class LeaderFetcher:
 
     # -- answers
 
-    def _take(self, response: FetchResponse) -> None:
+    async def _take(self, response: FetchResponse) -> None:
+        """Apply an answer. Between two truncations other code runs: each may take long."""
         if response.error_code:
             self._plan.failed()
             if ErrorCode(response.error_code) in _SESSION_ERRORS:
                 return
             raise ConnectionError(f"fetch refused: {ErrorCode(response.error_code).name}")
         self._retries.clear()
-        asked_epoch, now_ms = self._plan.asked_epoch, self._clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         for _, topic_id, partitions in response.topics:
             for result, records in partitions:
                 key = (TopicId(topic_id), result.partition)
-                hosted = self._hosted.get(key)
-                if hosted is None or asked_epoch(key) != hosted.partition.leader_epoch:
-                    continue  # followed at another leader, or in another epoch: the answer is void
+                hosted = self._asked(key)
+                if hosted is None:
+                    continue
+                if result.diverging_epoch is not None and not result.error_code:
+                    replay = await self._cut_prepared(hosted, *result.diverging_epoch)
+                    if self._asked(key) is hosted:
+                        self._take_partition(key, hosted, result, None, now_ms, replay)
+                    continue
                 self._take_partition(key, hosted, result, records, now_ms)
         self._plan.answered(response.session_id)
         self._log_not_followed()
+
+    def _asked(self, key: PartitionKey) -> HostedPartition | None:
+        """Return the partition of an answer; None if it is followed at another leader or in another
+        epoch by now: the answer is void.
+        """
+        hosted = self._hosted.get(key)
+        if hosted is None or self._plan.asked_epoch(key) != hosted.partition.leader_epoch:
+            return None
+        return hosted
+
+    @staticmethod
+    async def _cut_prepared(
+        hosted: HostedPartition, leader_epoch: int, end: int
+    ) -> ProducerReplay | None:
+        """Prepare a truncation. What fails is met again, and handled, by the truncation itself."""
+        with contextlib.suppress(DiskError, LogDamagedError):
+            if hosted.partition.role is FOLLOWER and hosted.manager.fenced is None:
+                replay = await prepare_cut(hosted, leader_epoch, end)
+                if replay is not None:
+                    return replay
+        await asyncio.sleep(0)
+        return None
 
     def _take_partition(
         self,
@@ -276,12 +305,13 @@ class LeaderFetcher:
         result: FetchPartitionResult,
         records: memoryview | None,
         now_ms: int,
+        replay: ProducerReplay | None = None,
     ) -> None:
         if hosted.partition.role is not FOLLOWER or hosted.manager.fenced is not None:
             self._back_off(key, hosted, "its log directory takes no writes")
             return
         try:
-            problem = self._apply(hosted, result, records, now_ms)
+            problem = self._apply(hosted, result, records, now_ms, replay)
         except DiskError as failure:
             self._parts.disks.fence_directory(hosted.manager, failure)
             self._back_off(key, hosted, f"its log directory took nothing: {failure}")
@@ -301,16 +331,17 @@ class LeaderFetcher:
         result: FetchPartitionResult,
         records: memoryview | None,
         now_ms: int,
+        replay: ProducerReplay | None,
     ) -> str | None:
         """Apply the leader's answer. Returns the reason why the partition cannot be followed for
-        now, or None. ``now_ms`` is wall time.
+        now, or None. ``now_ms`` is wall time; ``replay`` is for a truncation.
         """
         parts, partition = self._parts, hosted.partition
         _, error_code, high_watermark, _, log_start, diverging = result[:6]
         if error_code:
             return self._apply_error(hosted, result)
         if diverging is not None:
-            truncate(hosted, *diverging)
+            truncate(hosted, *diverging, replay)
             return None
         problem = None
         if records:

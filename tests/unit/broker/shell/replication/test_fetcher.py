@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
+from broker.shell.replication import applying
+from broker.shell.replication.applying import prepare_cut
 from broker.shell.replication.leader_connection import LeaderConnection
 from broker.shell.replication.manager import ReplicationManager
 from tidemark.kafka.fetch import FetchPartitionResult, FetchRequest, FetchResponse
@@ -153,5 +155,64 @@ def test_a_directory_that_fills_up_does_not_hold_up_what_is_followed_in_others()
             hosted.manager.fence(DiskFullError("log", "full"))
             await leader.is_done.wait()
             stop.set()
+
+    asyncio.run(main())
+
+
+def diverged(end: int) -> Answer:
+    """The leader's log differs from the follower's from ``end`` on."""
+
+    def answer(request: FetchRequest) -> FetchResponse:
+        answer = answered(request)
+        (fetched,) = answer.topics[0].partitions
+        result = fetched.result._replace(diverging_epoch=(0, end))
+        topics = [answer.topics[0]._replace(partitions=[fetched._replace(result=result)])]
+        return answer._replace(topics=topics)
+
+    return answer
+
+
+@pytest.mark.parametrize("epoch_changes", [False, True])
+def test_a_long_truncation_is_prepared_in_a_thread(
+    epoch_changes: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Meanwhile the loop runs, and the answer is void once the partition has another epoch."""
+    monkeypatch.setattr(applying, "WALKED_AT_ONCE_BYTES", 0)
+
+    async def main() -> None:
+        world = World(clock=Clock())
+        world.show(topic())
+        for _ in range(5):
+            world.append()
+        hosted = world.hosted()
+
+        def show_follower(epoch: int) -> None:
+            state = partition(
+                leader=int(OTHER), replicas=(ME, OTHER), isr=(int(OTHER),), epoch=epoch
+            )
+            world.show(replace(topic(), partitions=(state,)))
+
+        show_follower(1)
+        world.change(brokers_changed=(LEADER,))
+
+        async def prepare(*cut: object) -> object:
+            replay = await prepare_cut(*cut)  # type: ignore[arg-type]
+            assert replay is not None
+            assert replay.is_done
+            if epoch_changes:
+                show_follower(2)
+            return replay
+
+        monkeypatch.setattr("broker.shell.replication.fetcher.prepare_cut", prepare)
+        leader = Leader([], [diverged(3), answered])
+        manager = ReplicationManager(world.parts.replication.manager._parts, leader.connect)
+        manager.apply(hosted)
+        stop = asyncio.Event()
+        async with asyncio.timeout(GIVEN_UP_S), asyncio.TaskGroup() as tasks:
+            tasks.create_task(manager.run(stop))
+            await leader.is_done.wait()
+            stop.set()
+        assert hosted.log.log_end == hosted.partition.log_end == (5 if epoch_changes else 3)
 
     asyncio.run(main())
