@@ -95,7 +95,7 @@ class Cleaning:
     async def _clean(self) -> None:
         """Clean one partition after the other; pause when none is due, or a round was cut short."""
         while True:
-            due = self._dirtiest()
+            due = await self._dirtiest()
             if due is None or not await self._is_cleaned(*due):
                 await self._settings.rest(lambda now: now.log_cleaner_backoff_ms)
 
@@ -137,16 +137,23 @@ class Cleaning:
     def _is_hosted(self, hosted: HostedPartition) -> bool:
         return self._table.by_name.get(hosted.topic_partition) is hosted
 
-    def _dirtiest(self) -> tuple[HostedPartition, CleaningPlan] | None:
-        """Return the partition whose turn it is, with its plan."""
+    async def _dirtiest(self) -> tuple[HostedPartition, CleaningPlan] | None:
+        """Return the partition whose turn it is, with its plan. Logs are looked at one by one: the
+        segments of all of them take long.
+        """
         self.turns.retain(self._table.by_name.keys())
-        plans: dict[TopicPartition, tuple[HostedPartition, CleaningPlan]] = {}
-        for hosted in self._table.by_name.values():
+        found: list[Due] = []
+        for hosted in tuple(self._table.by_name.values()):
+            if not hosted.log.config.is_compacted or not self._is_hosted(hosted):
+                continue
             plan = self._plan_if_possible(hosted)
             if plan is not None:
-                plans[hosted.topic_partition] = hosted, plan
-        due = self.turns.next_of(Due(key, plan.dirty_ratio) for key, (_, plan) in plans.items())
-        return None if due is None else plans[due.topic_partition]
+                found.append(Due(hosted.topic_partition, plan.dirty_ratio))
+            await asyncio.sleep(0)
+        due = self.turns.next_of(found)
+        chosen = None if due is None else self._table.by_name.get(due.topic_partition)
+        plan = None if chosen is None else self._plan_if_possible(chosen)  # as the log is now
+        return None if chosen is None or plan is None else (chosen, plan)
 
     def _plan_if_possible(self, hosted: HostedPartition) -> CleaningPlan | None:
         try:

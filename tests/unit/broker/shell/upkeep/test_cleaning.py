@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import pytest
 from broker.shell.metrics.compaction import families
+from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.settings import BrokerSettings
 from broker.shell.upkeep.cleaning import Cleaning
 from broker.storage import checkpoint
-from broker.storage.compaction import CHECKPOINT_NAME, CleaningJob, CleaningResult
+from broker.storage.compaction import CHECKPOINT_NAME, CleaningJob, CleaningPlan, CleaningResult
 from broker.storage.log_manager import LogManager
 from broker.storage.scrubber import Scrubber, ScrubTask
 from broker.storage.segment import UNKNOWN_TIMESTAMP
@@ -129,7 +130,7 @@ def test_a_round_that_is_cut_short_costs_at_most_a_failed_disk(
             world.change(topics_deleted=(COMPACTED.topic_id,))
 
     compaction = cleaning(world, Worker(failure, meanwhile))
-    due = compaction._dirtiest()
+    due = asyncio.run(compaction._dirtiest())
     assert due is not None
     assert not asyncio.run(compaction._is_cleaned(*due))
     assert (world.parts.partitions.disks.log_managers[0].failure is not None) == fenced
@@ -194,11 +195,35 @@ def test_an_error_in_the_plan_of_a_log_leaves_it_out(monkeypatch: pytest.MonkeyP
     compaction = cleaning(world)
     with monkeypatch.context() as broken:
         broken.setattr("broker.shell.upkeep.cleaning.plan_cleaning", fail)
-        assert compaction._dirtiest() is None
-    assert compaction._dirtiest() is None
+        assert asyncio.run(compaction._dirtiest()) is None
+    assert asyncio.run(compaction._dirtiest()) is None
     manager = world.parts.partitions.disks.log_managers[0]
     compaction.forget(manager, TopicPartition("orders", 0))
-    assert compaction._dirtiest() is not None
+    assert asyncio.run(compaction._dirtiest()) is not None
+
+
+def test_logs_are_looked_at_one_by_one() -> None:
+    """Many segments take long: requests are served between two logs."""
+
+    async def story() -> None:
+        world = two_rolled()
+        compaction = cleaning(world)
+        looks: list[int] = []
+        planned = compaction._plan
+
+        def counted(hosted: HostedPartition) -> CleaningPlan | None:
+            looks[-1] += 1
+            return planned(hosted)
+
+        compaction._plan = counted  # type: ignore[method-assign]
+        async with asyncio.TaskGroup() as tasks:
+            looking = tasks.create_task(compaction._dirtiest())
+            while not looking.done():
+                looks.append(0)
+                await asyncio.sleep(0)
+        assert looks[:3] == [1, 1, 1], "the third look is at the one that was chosen"
+
+    asyncio.run(story())
 
 
 def test_logs_that_are_left_out_are_counted_for_their_directory() -> None:
@@ -216,14 +241,14 @@ def test_logs_that_are_left_out_are_counted_for_their_directory() -> None:
 def test_a_disk_that_fails_while_a_round_is_planned_is_fenced() -> None:
     world = rolled(LAGGING)
     world.disks[0].reads_fail = True
-    assert cleaning(world)._dirtiest() is None
+    assert asyncio.run(cleaning(world)._dirtiest()) is None
     assert world.parts.partitions.disks.log_managers[0].failure is not None
 
 
 def test_without_its_checkpoint_all_of_a_log_is_dirty() -> None:
     world = rolled()
     world.disks[0].replace_whole(CHECKPOINT_NAME, b"0\n1\nnonsense\n")
-    due = cleaning(world)._dirtiest()
+    due = asyncio.run(cleaning(world)._dirtiest())
     assert due is not None
     assert due[1].first_dirty == 0
 
@@ -310,7 +335,7 @@ def test_compaction_pauses_as_its_rate_demands(rate: str, pauses: bool) -> None:
         world = rolled()
         compaction = cleaning(world, Compacted(world))
         world.change(broker_configs_changed={"": {RATE: rate}})
-        due = compaction._dirtiest()
+        due = await compaction._dirtiest()
         assert due is not None
         async with asyncio.TaskGroup() as tasks:
             round_ = tasks.create_task(compaction._is_cleaned(*due))
