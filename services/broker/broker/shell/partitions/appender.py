@@ -289,14 +289,16 @@ class PartitionAppender:
         if problem == CRC_MISMATCH:
             self._counters.crc_errors_replication += 1
         position, left = 0, plans
-        while left:
-            count = log.append_run(records[position:], left, now_ms)
-            taken, left = left[:count], left[count:]
-            partition.replicated(taken, now_ms)
-            for plan in taken:
-                position += plan.size_bytes
-        if partition.producers.newly_aborted:
-            log.index_aborted()
+        try:
+            while left:
+                count = log.append_run(records[position:], left, now_ms)
+                taken, left = left[:count], left[count:]
+                partition.replicated(taken, now_ms)
+                for plan in taken:
+                    position += plan.size_bytes
+        finally:  # a marker counts, also if there is no room for what follows it
+            if partition.producers.newly_aborted:
+                log.index_aborted()
         if position:
             self._counters.replication_bytes_in += position
             if partition.limits.flush_group:

@@ -13,7 +13,10 @@ from tidemark.codec.control_record import (
 from tidemark.codec.record_batch import TRANSACTIONAL_BIT, iterate_headers
 from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
+from tidemark.storage.disk import DiskFullError
+from tidemark.storage.mem_disk import MemDisk
 from unit.broker.shell.broker_worlds import World, topic
+from unit.broker.shell.replicated_worlds import partition, replicated
 from unit.broker.storage.log_worlds import bytes_of
 
 
@@ -70,6 +73,29 @@ def test_an_aborted_transaction_is_told_with_what_is_read() -> None:
     end(one, commits=False)
     assert committed(one).aborted == [(7, 0)]
     assert committed(one, 2).aborted is None
+
+
+@pytest.mark.feature("M04")
+def test_an_aborted_transaction_is_told_although_what_follows_it_finds_no_room() -> None:
+    """A follower takes a leader's answer, in which only the last batch needs another segment. The
+    directory is full, and the follower leads next.
+    """
+    leader = world()
+    transactional(leader)
+    end(leader, commits=False)
+    leader.append(bytes(900_000))
+    leader.append(bytes(300_000))
+    records = bytes_of(leader.hosted().log.read(0, 1 << 30, end=4))
+
+    disk = MemDisk()
+    one = World(disk)
+    one.show(replicated(partition(leader=2), segment_bytes=str(1 << 20)))
+    disk.capacity_bytes = disk.capacity_bytes - disk.free_bytes() + len(records)
+    with pytest.raises(DiskFullError):
+        one.appender.append_replicated(one.hosted(), memoryview(records), 0, 0)
+    assert one.hosted().partition.log_end == 3
+    one.show(replicated(partition(leader=1, epoch=1, version=1, isr=(1,))))
+    assert (one.hosted().partition.high_watermark, committed(one).aborted) == (3, [(7, 0)])
 
 
 @pytest.mark.feature("L02", "L16")
