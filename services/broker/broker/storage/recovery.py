@@ -385,14 +385,15 @@ class _Scan:
         the log ends before it.
         """
         assert segment.file is not None
-        end = segment.size_bytes
-        position, problem = start, ""
+        position, problem, end = start, "", segment.size_bytes
         try:
             for position, header, _, crc_ok in walk_batches(segment.file, start, end):
                 if not crc_ok:
                     problem = "CRC mismatch"
                 elif header.base_offset < self._expected or self._is_gap(header.base_offset):
                     problem = f"offset {header.base_offset} where {self._expected} was expected"
+                elif (epoch := header.partition_leader_epoch) < self._state.epochs.latest:
+                    problem = f"leader epoch {epoch} behind a later one"  # it was cut, and is back
                 if problem:
                     break
                 self._take(segment, position, header)

@@ -5,6 +5,7 @@ from broker.storage.checkpoint import LEADER_EPOCHS
 from broker.storage.log import LogSlice
 from tidemark.storage.mem_disk import MemDisk
 from unit.broker.storage.log_worlds import (
+    NOW,
     ORDERS,
     append,
     bytes_of,
@@ -226,3 +227,27 @@ def test_a_new_disk_is_empty() -> None:
     manager = opened(MemDisk())
     assert manager.logs == {}
     assert not manager.clean_start
+
+
+@pytest.mark.feature("G01")
+def test_a_segment_that_was_cut_off_does_not_come_back_behind_the_records_of_a_later_leader() -> (
+    None
+):
+    """The power failed between the sync of the new records and that of the directory."""
+    disk, manager, log = new_log()
+    while len(log.segments()) < 3:
+        append(log, epoch=1)
+    flush(manager)
+    cut_off = log.segments()[1].base_offset
+    log.truncate_to(cut_off - 2)
+    append(log, epoch=2)
+    append(log, epoch=2)
+    assert (log.log_end, len(log.segments())) == (cut_off, 1)
+    begun = manager.begin_flush(only_group=False, now_ms=NOW + 10**9)
+    assert begun is not None
+    begun.run()
+    disk.kill()
+    disk.rename(f"orders-0/{cut_off:020d}.log.deleted", f"orders-0/{cut_off:020d}.log")
+    again = opened(disk, boot_id="boot-2").logs[ORDERS]
+    assert again.log_end == cut_off
+    assert again.epochs.entries() == ((1, 0), (2, cut_off - 2))
