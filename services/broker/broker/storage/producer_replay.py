@@ -6,7 +6,7 @@ it: seconds for small batches. The walk is made before the cut, in a thread.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidemark.storage.batch_walk import FrameError
 from tidemark.storage.disk import DiskError, File
@@ -14,6 +14,9 @@ from tidemark.storage.disk import DiskError, File
 from broker.core.producers import ProducerTable
 from broker.storage.recovery import control_at
 from broker.storage.segment import walk_headers
+
+WALKED_AT_ONCE_BYTES: Final = 256 * 1024
+"""Bytes of batches that a cut walks on the event loop: some milliseconds."""
 
 
 class Piece(NamedTuple):
@@ -48,9 +51,9 @@ class ProducerReplay:
         self.is_done = False
 
     @property
-    def size_bytes(self) -> int:
-        """Size of the batches to walk."""
-        return sum(piece.end - piece.start for piece in self._pieces)
+    def is_long(self) -> bool:
+        """True if the event loop must not wait for the walk."""
+        return sum(piece.end - piece.start for piece in self._pieces) > WALKED_AT_ONCE_BYTES
 
     def run(self) -> None:
         """Walk. What fails is met again by the cut, on the loop, which handles it."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from typing import Final
 
 from tidemark.codec.record_batch import HEADER_BYTES, read_header
 from tidemark.runtime.telemetry import fields
@@ -11,9 +10,6 @@ from broker.shell.partitions.hosted import HostedPartition
 from broker.storage.producer_replay import ProducerReplay
 
 log = logging.getLogger(__name__)
-
-WALKED_AT_ONCE_BYTES: Final = 256 * 1024
-"""Bytes of batches that a truncation walks on the event loop: some milliseconds."""
 
 
 async def prepare_cut(
@@ -26,7 +22,7 @@ async def prepare_cut(
     if offset >= hosted.log.log_end:
         return None
     replay = hosted.log.history.begin_replay(offset, hosted.log.log_end)
-    if replay.size_bytes <= WALKED_AT_ONCE_BYTES:
+    if not replay.is_long:
         return None
     await asyncio.to_thread(replay.run)
     return replay

@@ -118,6 +118,8 @@ class Moving:
                 await self._sync(hosted, move)
             elif isinstance(step, Copy):
                 await self._copy(hosted, move, step)
+            elif isinstance(step, Cut):
+                await self._cut(hosted, move, step)
             else:
                 self._follow(hosted, move, step)
 
@@ -160,14 +162,25 @@ class Moving:
 
     # -- steps
 
+    async def _cut(self, hosted: HostedPartition, move: ReplicaMove, step: Cut) -> None:
+        """Cut the future log, as the log was."""
+        source, future = hosted.log, move.future
+        with self._writing(hosted, move):
+            replay = future.history.begin_replay(step.end, future.log_end)
+        if replay.is_long:
+            await asyncio.to_thread(replay.run)
+            if hosted.move is not move:
+                return
+        with self._writing(hosted, move), future.history.replayed(replay, future.log_end):
+            future.truncate_to(step.end)
+        if source.cut_to >= step.end:  # otherwise the log was cut again meanwhile
+            source.cut_to = NEVER_CUT
+
     def _follow(self, hosted: HostedPartition, move: ReplicaMove, step: Step) -> None:
-        """Cut the future log, or let it start later, as the log was."""
+        """Let the future log start later, as the log does."""
         future = move.future
         with self._writing(hosted, move):
-            if isinstance(step, Cut):
-                future.truncate_to(step.end)
-                hosted.log.cut_to = NEVER_CUT
-            elif isinstance(step, Restart):
+            if isinstance(step, Restart):
                 begin_at(future, hosted.log, step.start)
             elif isinstance(step, Advance):
                 future.advance_log_start(step.start)

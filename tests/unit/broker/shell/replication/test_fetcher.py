@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
-from broker.shell.replication import applying
 from broker.shell.replication.applying import prepare_cut
 from broker.shell.replication.leader_connection import LeaderConnection
 from broker.shell.replication.manager import ReplicationManager
@@ -178,7 +177,7 @@ def test_a_long_truncation_is_prepared_in_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Meanwhile the loop runs, and the answer is void once the partition has another epoch."""
-    monkeypatch.setattr(applying, "WALKED_AT_ONCE_BYTES", 0)
+    monkeypatch.setattr("broker.storage.producer_replay.WALKED_AT_ONCE_BYTES", 0)
 
     async def main() -> None:
         world = World(clock=Clock())

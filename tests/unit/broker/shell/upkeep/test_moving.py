@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from broker.core.directory_move import Phase
+from broker.core.directory_move import NEVER_CUT, Cut, Phase
 from broker.core.partition import Role
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.settings import BrokerSettings
 from broker.shell.upkeep import moving as moving_module
 from broker.shell.upkeep.moving import Moving
+from broker.storage.log_copy import append_chunk, read_chunk
 from broker.storage.log_manager import LogManager
 from tidemark.model.errors import ErrorCode
 from tidemark.model.metadata import TopicImage
@@ -153,6 +154,51 @@ def test_a_move_goes_on_after_its_log_was_cut_beyond_what_was_copied() -> None:
         assert world.hosted().log.log_end == 7
 
     played(main)
+
+
+@pytest.mark.feature("AD92")
+@pytest.mark.parametrize("is_long", [False, True])
+def test_a_copy_is_cut_as_its_log_was(is_long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop does not wait for a long walk: meanwhile the log is cut again."""
+    if is_long:
+        monkeypatch.setattr("broker.storage.producer_replay.WALKED_AT_ONCE_BYTES", 0)
+    walked: list[int] = []
+
+    async def main() -> None:
+        world = shown()
+        for sequence in range(5):
+            world.append(producer_id=7, producer_epoch=0, base_sequence=sequence)
+        world.alter()
+        hosted, move = world.hosted(), world.hosted().move
+        assert move is not None
+        append_chunk(move.future, read_chunk(hosted.log.read(0, 1 << 20, end=5)), 0)
+
+        def cut(end: int) -> None:
+            hosted.log.truncate_to(end)
+            hosted.partition.bounds.truncated(end, end)
+
+        async def run(walk: Callable[[], None]) -> None:
+            walk()
+            walked.append(move.future.log_end)
+            cut(2)
+            world.append(b"again")
+
+        cut(3)
+        with monkeypatch.context() as patched:
+            if is_long:
+                patched.setattr(asyncio, "to_thread", run)
+            moving = world.moving(BrokerSettings(world.parts.facts, world.parts.metadata))
+            await moving._cut(hosted, move, Cut(3))
+        assert move.future.log_end == 3
+        assert hosted.log.cut_to == (2 if is_long else NEVER_CUT)
+        await moving._move(hosted, move)
+        assert hosted.log is move.future
+        assert hosted.log.log_end == 3
+        (entry,) = hosted.log.producers.entries()
+        assert entry.last_sequence == (1 if is_long else 2)
+
+    played(main)
+    assert walked == ([5] if is_long else [])
 
 
 @pytest.mark.feature("AD92")
