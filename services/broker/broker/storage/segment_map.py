@@ -318,19 +318,20 @@ class SegmentMap:
         return segment.max_timestamp
 
     def max_timestamp_batch(self, start: int, end: int) -> LogSlice | None:
-        """Return the first batch with the largest timestamp of those in [start, end)."""
-        best: tuple[int, LogSlice] | None = None
-        for at in range(self.index_of(start), len(self.segments)):
-            segment = self.segments[at]
-            if segment.base_offset >= end:
-                break
-            if self.max_timestamp_of(segment) <= (best[0] if best else NO_TIMESTAMP):
+        """Return the first batch with the largest timestamp of those in [start, end). Segments are
+        opened by their largest timestamps: mostly the last one alone.
+        """
+        within = [one for one in self.segments[self.index_of(start) :] if one.base_offset < end]
+        best, found = (NO_TIMESTAMP, 0), None
+        for segment in sorted(within, key=self.max_timestamp_of, reverse=True):  # else in order
+            if (self.max_timestamp_of(segment), -segment.base_offset) <= best:
                 continue
             file = self._shared.warm(segment)
             for position, header in self._largest_of(segment, start, end):
-                if best is None or header.max_timestamp > best[0]:
-                    best = header.max_timestamp, LogSlice(file, position, header.size_bytes)
-        return best[1] if best else None
+                rank = header.max_timestamp, -header.base_offset
+                if rank > best:
+                    best, found = rank, LogSlice(file, position, header.size_bytes)
+        return found
 
     def _largest_of(
         self, segment: Segment, start: int, end: int

@@ -1,6 +1,7 @@
 """Log: reads at every offset, rolling, removal, full disks, damage."""
 
 import gc
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -135,6 +136,22 @@ def test_retention_moves_the_log_start_and_tells() -> None:
     upkeep(manager, NOW + 10_000, {ORDERS: 20})
     assert log.log_start == log.log_end == 20
     assert append(log)
+
+
+@pytest.mark.parametrize("stamps", [range(20), [5] * 20, [9, *range(19)], range(20, 0, -1)])
+def test_the_largest_timestamp_is_looked_up_where_it_is(stamps: Sequence[int]) -> None:
+    """Not in every segment of a log whose timestamps rise: each would be opened."""
+    disk, manager, log = new_log()
+    batches = [append(log, body_bytes=300, timestamp=NOW + one) for one in stamps]
+    flush(manager)
+    log = opened(disk).logs[ORDERS]
+    opened_before = {one.base_offset for one in log._segments.segments if one.file is not None}
+    found = log.max_timestamp_batch(end=log.log_end)
+    assert found is not None
+    assert found.file.read_at(found.position, found.length) == batches[stamps.index(max(stamps))]
+    warm = {one.base_offset for one in log._segments.segments if one.file is not None}
+    assert len(log.segments()) > 5
+    assert len(warm - opened_before) <= 1
 
 
 def test_a_full_disk_takes_no_part_of_a_batch_and_heals() -> None:
