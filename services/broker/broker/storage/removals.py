@@ -29,7 +29,7 @@ class RemovalRound:
         self._disk = disk
         self._is_stopped = False
         self.due: Final = tuple((left, left.path) for left in due)
-        """What is due, each with its path when the round began."""
+        """Paths that are due, each with its name when the round began."""
         self.removed = 0
         """Number of paths, from the first, that are gone."""
         self.error: DiskError | None = None
@@ -55,7 +55,7 @@ class RemovalRound:
 
 
 class Removals:
-    """What one log directory has to remove. ``begin`` and ``finish`` are for the loop."""
+    """Paths that one log directory has to remove. ``begin`` and ``finish`` are for the loop."""
 
     __slots__ = ("_disk", "_left", "_round")
 
