@@ -25,6 +25,7 @@ from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.owned_append import append_owned
+from broker.shell.rpc.permitted import permitted
 from broker.shell.rpc.streams import Caller
 from broker.shell.transactions.txn_verifier import TxnVerifier
 from broker.shell.transactions.verified_append import VerifiedAppend
@@ -109,12 +110,9 @@ class AppendStream:
                 request.correlation_id, command, "the request does not name a partition correctly"
             )
         parts = self._parts
-        hosted = parts.table.find(command.topic, command.topic_id, command.partition)
+        hosted = permitted(parts.facts, parts.table, self._caller, Operation.WRITE, command)
         if isinstance(hosted, ErrorCode):
             return _refused(command.correlation_id, hosted, None)
-        resource = hosted.resource
-        if not parts.facts.authorizer.authorize(self._caller.requester, Operation.WRITE, resource):
-            return _refused(command.correlation_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         hosted.counters.produces += 1
         if hosted.is_internal:
             outcome = append_owned(

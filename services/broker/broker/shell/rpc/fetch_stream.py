@@ -21,6 +21,7 @@ from broker.shell.partitions.parking_lot import ParkingLot
 from broker.shell.partitions.reader import PartitionReader
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.rpc.byte_budget import ByteBudget
+from broker.shell.rpc.permitted import permitted
 from broker.shell.rpc.streams import Caller
 from broker.shell.wire_mapping import FetchCommand, read_fetch
 
@@ -188,14 +189,10 @@ class FetchStream:
         return enough - min(_length(more), _room(command))
 
     def _find(self, command: FetchCommand) -> HostedPartition:
-        hosted = self._parts.table.find(command.topic, command.topic_id, command.partition)
+        parts = self._parts
+        hosted = permitted(parts.facts, parts.table, self._caller, Operation.READ, command)
         if isinstance(hosted, ErrorCode):
             raise TidemarkError(hosted, hosted.name)
-        resource = hosted.resource
-        if not self._parts.facts.authorizer.authorize(
-            self._caller.requester, Operation.READ, resource
-        ):
-            raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         return hosted
 
     def _read(

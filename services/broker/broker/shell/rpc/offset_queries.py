@@ -7,9 +7,9 @@ from tidemark_wire.v1 import partition_store_pb2
 from broker.core.epoch_end import EpochEnd, epoch_end
 from broker.core.list_offsets import FoundOffset, at_mark
 from broker.shell.facts import BrokerFacts
-from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.offset_lookup import OffsetLookup
 from broker.shell.partitions.table import PartitionTable
+from broker.shell.rpc.permitted import NamedPartition, permitted
 from broker.shell.rpc.streams import Caller
 from broker.shell.wire_mapping import OffsetQuery, read_offset_query, read_topic_id
 
@@ -62,25 +62,18 @@ class OffsetQueries:
         topic_id = read_topic_id(asked.partition.topic_id)
         if topic_id is None:
             return EpochEnd(ErrorCode.INVALID_REQUEST)
-        hosted = self._table.find(asked.partition.topic, topic_id, asked.partition.partition)
+        named = NamedPartition(asked.partition.topic, topic_id, asked.partition.partition)
+        hosted = permitted(self._facts, self._table, caller, Operation.DESCRIBE, named)
         if isinstance(hosted, ErrorCode):
             return EpochEnd(hosted)
-        if not self._may_describe(caller, hosted):
-            return EpochEnd(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return epoch_end(hosted.partition, asked.current_leader_epoch, asked.leader_epoch)
-
-    def _may_describe(self, caller: Caller, hosted: HostedPartition) -> bool:
-        authorize = self._facts.authorizer.authorize
-        return authorize(caller.requester, Operation.DESCRIBE, hosted.resource)
 
     async def _look_up(
         self, caller: Caller, query: OffsetQuery, *, read_committed: bool
     ) -> FoundOffset:
-        hosted = self._table.find(query.topic, query.topic_id, query.partition)
+        hosted = permitted(self._facts, self._table, caller, Operation.DESCRIBE, query)
         if isinstance(hosted, ErrorCode):
             return FoundOffset(hosted)
-        if not self._may_describe(caller, hosted):
-            return FoundOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         marked = at_mark(
             hosted.partition,
             query.timestamp_ms,

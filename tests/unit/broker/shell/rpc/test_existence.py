@@ -1,0 +1,66 @@
+"""What gRPC shows of topics that the caller may not describe: nothing, not even that they exist."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from broker.shell.rpc.append_stream import AppendStream
+from broker.shell.rpc.byte_budget import ByteBudget
+from broker.shell.rpc.fetch_stream import FetchStream
+from tidemark.model.authorization import Authorizer, Operation, Requester, Resource, ResourceType
+from tidemark.model.errors import ErrorCode
+from tidemark_wire.v1 import common_pb2
+from tidemark_wire.v1 import partition_store_pb2 as pb
+from unit.broker.shell.broker_parts import BrokerParts
+from unit.broker.shell.broker_worlds import World, topic
+from unit.broker.shell.rpc.peers import CALLER, Peer, append_parts, fetch_parts, offset_queries
+
+BUDGET = 1 << 20
+PLACES = {
+    "hosted": common_pb2.TopicPartition(topic="orders", partition=0),
+    "no such partition": common_pb2.TopicPartition(topic="orders", partition=7),
+    "another id": common_pb2.TopicPartition(topic="orders", topic_id=b"x" * 16, partition=0),
+    "no such topic": common_pb2.TopicPartition(topic="nowhere", partition=0),
+}
+
+
+class NoTopics(Authorizer):
+    """Allows nothing to do with topics."""
+
+    def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
+        return resource.resource_type is not ResourceType.TOPIC
+
+
+def append(parts: BrokerParts, place: Any) -> int:
+    peer = Peer(pb.AppendRequest(partition=place, acks=1, current_leader_epoch=-1))
+    asyncio.run(AppendStream(append_parts(parts), ByteBudget(BUDGET), CALLER, peer).run())
+    return int(peer.answers[0].error_code)
+
+
+def fetch(parts: BrokerParts, place: Any) -> int:
+    peer = Peer(pb.FetchRequest(partition=place, bytes_max=1, current_leader_epoch=-1))
+    asyncio.run(FetchStream(fetch_parts(parts), ByteBudget(BUDGET), CALLER, peer).run())
+    return int(peer.answers[0].error_code)
+
+
+def list_offsets(parts: BrokerParts, place: Any) -> int:
+    query = pb.ListOffsetsRequest.Query(partition=place, timestamp_ms=-1, current_leader_epoch=-1)
+    return int(asyncio.run(offset_queries(parts).answer(CALLER, query)).error_code)
+
+
+def find_epoch_end(parts: BrokerParts, place: Any) -> int:
+    query = pb.FindEpochEndsRequest.Query(partition=place, current_leader_epoch=-1)
+    return int(offset_queries(parts).epoch_end(CALLER, query).error_code)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("ask", [append, fetch, list_offsets, find_epoch_end])
+def test_a_topic_is_refused_alike_whether_it_exists_or_not(
+    ask: Callable[[BrokerParts, Any], int], place: str
+) -> None:
+    world = World()
+    world.show(topic())
+    world.parts.facts = replace(world.parts.facts, authorizer=NoTopics())
+    assert ask(world.parts, PLACES[place]) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
