@@ -138,12 +138,12 @@ class TransactionRelay:
         self, request: pb.DescribeTransactionsRequest, context: Context
     ) -> pb.DescribeTransactionsResponse:
         """Describe ids of any coordinators, in the order of the request; each may have an error of
-        its own.
+        its own. Topics that the caller may not describe are left out.
         """
         call = self._call(request, context)
         ids = list(dict.fromkeys(request.transactional_ids))
         permitted = [one for one in ids if call.may(Operation.DESCRIBE, one)]
-        found = {one.transactional_id: one for one in await call.describe(permitted)}
+        found = {one.transactional_id: call.shown(one) for one in await call.describe(permitted)}
         denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return pb.DescribeTransactionsResponse(
             transactions=[
@@ -155,8 +155,9 @@ class TransactionRelay:
     async def ListTransactions(  # noqa: N802
         self, request: pb.ListTransactionsRequest, context: Context
     ) -> pb.ListTransactionsResponse:
-        """List the transactions of every coordinator. Unlike Kafka's ListTransactions, any broker
-        has them all. More than a message may have are refused: the filters have to be narrower.
+        """List the transactions of every coordinator, without topics that the caller may not
+        describe. Unlike Kafka's ListTransactions, any broker has them all. More than a message may
+        have are refused: the filters have to be narrower.
         """
         call = self._call(request, context)
         try:
@@ -166,7 +167,9 @@ class TransactionRelay:
         except TidemarkError as failure:
             return pb.ListTransactionsResponse(error_code=client_error(failure.code))
         visible = [
-            one for one in merged.transactions if call.may(Operation.DESCRIBE, one.transactional_id)
+            call.shown(one)
+            for one in merged.transactions
+            if call.may(Operation.DESCRIBE, one.transactional_id)
         ]
         answer = pb.ListTransactionsResponse(
             error_code=merged.error_code,
@@ -214,6 +217,20 @@ class _Call:
         """True if the caller may do this to the transactional id."""
         resource = transactional_id_resource(transactional_id)
         return self._authorizer.authorize(self._context.requester, operation, resource)
+
+    def shown(self, state: pb.TransactionState) -> pb.TransactionState:
+        """Return a transaction without the partitions of topics that the caller may not
+        describe.
+        """
+        for places in (state.partitions, *(one.partitions for one in state.writers)):
+            seen = [at for at in places if self._sees(at.topic)]
+            del places[:]
+            places.extend(seen)
+        return state
+
+    def _sees(self, topic: str) -> bool:
+        requester, resource = self._context.requester, topic_resource(topic)
+        return self._authorizer.sees(requester, Operation.DESCRIBE, resource)
 
     def refuse_unless(self, operation: Operation, transactional_id: str) -> None:
         """Raise TidemarkError unless the caller may do this to the transactional id."""

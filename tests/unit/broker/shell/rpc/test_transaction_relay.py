@@ -17,6 +17,7 @@ from tidemark.model.authorization import (
     Requester,
     Resource,
     ResourceType,
+    topic_resource,
 )
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -109,6 +110,16 @@ class Denying(Authorizer):
 
     def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
         return resource.resource_type is not self._denied
+
+
+class Hiding(Authorizer):
+    """Denies all to do with one topic."""
+
+    def __init__(self, name: str) -> None:
+        self._hidden = topic_resource(name)
+
+    def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
+        return resource != self._hidden
 
 
 def node_with(client: StubClient) -> BrokerParts:
@@ -225,6 +236,30 @@ def test_ids_are_described_in_their_order_once_each() -> None:
     request = pb.DescribeTransactionsRequest(transactional_ids=["t", "u", "t"])
     answer = call(node_with(StubClient(found)), "DescribeTransactions", request)
     assert [one.transactional_id for one in answer.transactions] == ["t", "u"]
+
+
+@pytest.mark.parametrize("method", ["DescribeTransactions", "ListTransactions"])
+def test_topics_that_the_caller_may_not_describe_are_left_out(method: str) -> None:
+    """A right to a transactional id is none to its topics, as in Kafka."""
+    places = [pb.Partition(topic="orders"), pb.Partition(topic="secret")]
+    writer = pb.WriterState(writer="w", partitions=places)
+    state = pb.TransactionState(transactional_id="t", partitions=places, writers=[writer])
+    found: dict[str, tuple[Any, Any]] = {
+        "DescribeTransactions": (
+            pb.DescribeTransactionsRequest(transactional_ids=["t"]),
+            [state],
+        ),
+        "ListTransactions": (
+            pb.ListTransactionsRequest(),
+            [pb.ListTransactionsResponse(transactions=[state])],
+        ),
+    }
+    request, answer = found[method]
+    parts = node_with(StubClient(answer))
+    parts.facts = replace(parts.facts, authorizer=Hiding("secret"))
+    (shown,) = call(parts, method, request).transactions
+    assert [one.topic for one in shown.partitions] == ["orders"]
+    assert [one.topic for one in shown.writers[0].partitions] == ["orders"]
 
 
 def test_ids_without_an_answer_have_the_error() -> None:
