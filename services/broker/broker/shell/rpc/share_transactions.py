@@ -17,7 +17,7 @@ from tidemark.model.authorization import (
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import Offset, ProducerEpoch, ProducerId, TopicId
 from tidemark.model.share_state import TransactionKey
-from tidemark.model.topics import SHARE_GROUP_STATE, TopicPartition
+from tidemark.model.topics import SHARE_GROUP_STATE, TopicPartition, topic_id_text
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark_wire.v1 import share_pb2 as pb
 from tidemark_wire.v1 import share_pb2_grpc
@@ -109,7 +109,8 @@ class ShareTransactions(share_pb2_grpc.ShareTransactionsServicer):
         for part in request.parts:
             topic = self._metadata.image.topics_by_id.get(TopicId(part.topic_id))
             if topic is not None and not may(Operation.READ, topic_resource(topic.name)):
-                words = f"no READ on topic {topic.name!r}"
+                # The caller has named the id: the name is not for who may not describe the topic.
+                words = f"no READ on the topic with the id {topic_id_text(topic.topic_id)}"
                 raise TidemarkError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, words)
 
     async def _take_part(

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from broker.shell.rpc.append_stream import AppendStream
@@ -11,7 +12,7 @@ from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.fetch_stream import FetchStream
 from tidemark.model.authorization import Authorizer, Operation, Requester, Resource, ResourceType
 from tidemark.model.errors import ErrorCode
-from tidemark_wire.v1 import common_pb2
+from tidemark_wire.v1 import common_pb2, share_pb2
 from tidemark_wire.v1 import partition_store_pb2 as pb
 from unit.broker.shell.broker_parts import BrokerParts
 from unit.broker.shell.broker_worlds import World, topic
@@ -64,3 +65,21 @@ def test_a_topic_is_refused_alike_whether_it_exists_or_not(
     world.show(topic())
     world.parts.facts = replace(world.parts.facts, authorizer=NoTopics())
     assert ask(world.parts, PLACES[place]) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_the_name_of_a_topic_is_not_shown_to_who_has_its_id() -> None:
+    world = World()
+    world.show(topic("orders", number=3))
+    world.parts.facts = replace(world.parts.facts, authorizer=NoTopics())
+    request = share_pb2.AcknowledgeInTransactionRequest(
+        group_id="g",
+        member_id="m",
+        transactional_id="t",
+        producer_id=1,
+        parts=[share_pb2.AcknowledgeInTransactionRequest.Part(topic_id=bytes([3]) * 16)],
+    )
+    context = cast("Any", SimpleNamespace(peer=lambda: "peer"))
+    share = world.parts.services().share_transactions
+    answer = asyncio.run(share.Acknowledge(request, context))
+    assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert "orders" not in answer.error_message
