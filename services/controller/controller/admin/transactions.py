@@ -1,7 +1,7 @@
 """Transactions: by coordinator, open in partitions, hanging; and what aborts them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import Field
 from tidemark.client.admin import requests as admin_requests
@@ -65,7 +65,14 @@ class OpenView(PartitionName):
     start_offset: int = Field(examples=[120])
     producer_id: int = Field(examples=[1000])
     producer_epoch: int = Field(examples=[3])
-    transactional_id: str | None = Field(description="null if no coordinator has it")
+    transactional_id: str | None = Field(
+        description="null if no coordinator has it, or the caller may not describe it"
+    )
+    id_withheld: bool = Field(
+        description="true if a coordinator has it, and the caller may not describe its id: id,"
+        " state and open_ms are null then",
+        examples=[False],
+    )
     state: str | None = Field(examples=["Ongoing"])
     open_ms: int | None = Field(description="by the coordinator", examples=[1500])
     idle_ms: int = Field(description="time since the producer's last write", examples=[900])
@@ -168,8 +175,9 @@ async def open_transactions(
     late = suspects(open_now, now_ms=now_ms, timeout_ms_max=hanging_ms)
     hung = set(hanging(late, known))
     since = await _since(ctx, {at: found[0] for at, found in open_now.items()})
+    owned = _Owners(known, _seen_ids(ctx, known.values()))
     rows = [
-        _open_row(OpenTransaction(at, one), known, hung, place == 0, since.get(at), now_ms)
+        _open_row(OpenTransaction(at, one), owned, hung, place == 0, since.get(at), now_ms)
         for at, found in open_now.items()
         for place, one in enumerate(found)
     ]
@@ -182,16 +190,32 @@ def _open(found: Sequence[ProducerState]) -> list[ProducerState]:
     return sorted(open_now, key=lambda one: one.current_txn_start_offset)
 
 
+class _Owners(NamedTuple):
+    """Transactions by producer id, and the ids that the caller may describe."""
+
+    known: Mapping[int, TransactionDescription]
+    seen: frozenset[str]
+
+
+def _seen_ids(ctx: AdminContext, found: Iterable[TransactionDescription]) -> frozenset[str]:
+    return frozenset(
+        ctx.visible({one.transactional_id for one in found}, transactional_id_resource)
+    )
+
+
 def _open_row(
     found: OpenTransaction,
-    known: Mapping[int, TransactionDescription],
+    owners: _Owners,
     hung: set[OpenTransaction],
     holds: bool,  # noqa: FBT001 - a field of the row
     since_ms: int | None,
     now_ms: int,
 ) -> OpenView:
     at, producer = found
-    owner = known.get(producer.producer_id)
+    owner = owners.known.get(producer.producer_id)
+    withheld = owner is not None and owner.transactional_id not in owners.seen
+    if withheld:
+        owner = None
     started = -1 if owner is None else owner.started_ms
     return OpenView(
         topic_name=at.topic,
@@ -200,6 +224,7 @@ def _open_row(
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         transactional_id=None if owner is None else owner.transactional_id,
+        id_withheld=withheld,
         state=None if owner is None else owner.state,
         open_ms=None if started < 0 else max(0, now_ms - started),
         idle_ms=max(0, now_ms - producer.last_timestamp_ms),
