@@ -12,7 +12,7 @@ from tidemark.model.metadata import ClusterImage
 from tidemark.model.share_group_configs import DEAD_LETTER_TOPIC
 from tidemark.model.topics import TopicPartition
 
-from controller.admin import messages
+from controller.admin import messages, topics
 from controller.admin.context import AdminContext
 from controller.admin.errors import from_cluster, not_found
 from controller.admin.messages import MessagesQuery
@@ -166,8 +166,9 @@ def _number(record: StoredRecord, name: str) -> int | None:
 
 
 async def waiting(ctx: AdminContext, group_id: str) -> list[WaitingLetters]:
-    """Return the partitions with letters that wait, and those whose count is not known; none if
-    the group has a configuration and has never had a member. Raises AdminError.
+    """Return the partitions with letters that wait, and those whose count is not known, of topics
+    that the caller may describe; none if the group has a configuration and has never had a member.
+    Raises AdminError.
     """
     queue_of(ctx, group_id)
     async with ctx.brokers.client() as admin:
@@ -175,7 +176,8 @@ async def waiting(ctx: AdminContext, group_id: str) -> list[WaitingLetters]:
             offsets = await admin.list_share_group_offsets(group_id)
         except GroupNotFoundError:
             return []
-    chosen = sorted(offsets)[:WAITING_PARTITIONS_MAX]
+    seen = topics.seen(ctx, [at.topic for at in offsets])
+    chosen = sorted(at for at in offsets if at.topic in seen)[:WAITING_PARTITIONS_MAX]
     slots = asyncio.Semaphore(_COUNTED_AT_ONCE)
     async with share_views(ctx) as views:
 

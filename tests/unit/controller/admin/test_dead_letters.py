@@ -1,8 +1,22 @@
-"""Letters of a queue, from the headers of its records."""
+"""Letters of a queue, from the headers of its records, and letters that wait."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from controller.admin import dead_letters
+from controller.admin.context import AdminContext
 from controller.admin.dead_letters import letter
 from controller.admin.records import StoredRecord
+from tidemark.model.authorization import Operation, group_resource, topic_resource
+from tidemark.model.share_group_configs import DEAD_LETTER_TOPIC
+from tidemark.model.topics import TopicPartition
+from unit.controller.admin.contexts import a_context
+from unit.controller.worlds import a_cluster, a_topic
 
 pytestmark = pytest.mark.feature("AD45")
 
@@ -43,3 +57,38 @@ def test_a_record_without_headers_is_a_letter_of_which_nothing_is_known() -> Non
         "delivery_count": None,
         "reason": None,
     }
+
+
+# -- who sees what
+
+AT = {name: TopicPartition(name, 0) for name in ("orders", "secret")}
+
+
+class StubAdmin:
+    """Client of brokers that serve the controller, which may do everything."""
+
+    async def list_share_group_offsets(self, _: str) -> dict[TopicPartition, Any]:
+        return dict.fromkeys(AT.values())
+
+
+class StubViews:
+    """Views of windows in which letters wait."""
+
+    async def lag(self, *_: object) -> Any:
+        return SimpleNamespace(archiving=3, dead_letter_problem="there is no topic dlq.a")
+
+
+@asynccontextmanager
+async def stub_views(_: AdminContext) -> AsyncIterator[StubViews]:
+    yield StubViews()
+
+
+def test_letters_wait_in_topics_that_the_caller_may_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "share_views", stub_views)
+    image = replace(
+        a_cluster(a_topic("orders", (1,)), a_topic("secret", (1,))).image,
+        group_configs={"g": {DEAD_LETTER_TOPIC: "dlq.a"}},
+    )
+    sees = dict.fromkeys((group_resource("g"), topic_resource("orders")), (Operation.DESCRIBE,))
+    found = asyncio.run(dead_letters.waiting(a_context(image, sees, StubAdmin()), "g"))
+    assert [one.topic_name for one in found] == ["orders"]
