@@ -66,7 +66,7 @@ def listed(ctx: AdminContext, wanted: QuotaEntity) -> list[QuotaView]:
     """Return the quotas of entities that have the parts of ``wanted``, in order. Raises
     AdminError.
     """
-    ctx.require(Operation.DESCRIBE, CLUSTER)
+    ctx.require(Operation.DESCRIBE_CONFIGS, CLUSTER)
     parts = wanted.parts.items()
     return [
         QuotaView(entity=shown(entity), values=dict(sorted(values.items())))
@@ -97,7 +97,7 @@ def entity_of(names: Mapping[EntityType, str | None]) -> QuotaEntity:
 
 async def alter(ctx: AdminContext, change: QuotaChange, *, dry_run: bool = False) -> QuotaView:
     """Set and remove quotas of an entity, and return what it has then. Raises AdminError."""
-    ctx.require(Operation.ALTER, CLUSTER)
+    ctx.require(Operation.ALTER_CONFIGS, CLUSTER)
     entity = entity_of(change.entity)
     after = _after(ctx.image.quotas.get(entity, {}), entity, change.values)
     async with ctx.brokers.client() as admin:
@@ -109,7 +109,7 @@ async def alter(ctx: AdminContext, change: QuotaChange, *, dry_run: bool = False
 
 async def remove(ctx: AdminContext, entity: QuotaEntity, *, dry_run: bool = False) -> QuotaView:
     """Remove all quotas of an entity, and return those that it had. Raises AdminError."""
-    ctx.require(Operation.ALTER, CLUSTER)
+    ctx.require(Operation.ALTER_CONFIGS, CLUSTER)
     before = ctx.image.quotas.get(entity)
     if not before:
         raise not_found(
