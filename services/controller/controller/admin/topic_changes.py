@@ -79,7 +79,8 @@ async def create(ctx: AdminContext, new: NewTopicInput, *, dry_run: bool = False
     problem = topic_name_problem(name)
     if problem is not None:
         raise bad_value(problem, field="topic_name", remedy="use letters, digits, '.', '_' and '-'")
-    ctx.require(Operation.CREATE, topic_resource(name))
+    on_cluster = ctx.may(Operation.CREATE, CLUSTER)
+    ctx.require(Operation.CREATE, CLUSTER if on_cluster else topic_resource(name))
     if name in ctx.image.topics:
         raise bad_value(
             f"topic {name!r} already exists", field="topic_name", remedy="choose another name"

@@ -13,9 +13,8 @@ from tidemark.model.authorization import SUPPORTED_OPERATIONS, Operation, Resour
 Grants = Mapping[ResourceType, frozenset[Operation]]
 
 _SEES: Final = frozenset({Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS})
-_STEERS: Final = frozenset(
-    {Operation.ALTER, Operation.ALTER_CONFIGS, Operation.CLUSTER_ACTION, Operation.CREATE}
-)
+# Without CREATE, which is the right to create any topic.
+_STEERS: Final = frozenset({Operation.ALTER, Operation.ALTER_CONFIGS, Operation.CLUSTER_ACTION})
 
 
 class Role(StrEnum):

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import Query, Response
 from pydantic import Field
+from tidemark.model.authorization import Operation, topic_resource
 
 from controller.admin import topic_changes as admin
 from controller.admin import topics as topics_admin
@@ -57,19 +58,25 @@ async def create_topic(
     created = await admin.create(ctx, new, dry_run=dry_run)
     if created.topic_id is None:
         response.status_code = 200
-        view = topics_admin.TopicView(
-            topic_name=created.topic_name,
-            topic_id="",
-            is_internal=False,
-            replication_factor=max(0, created.replication_factor),
-            partitions_count=max(0, created.partitions_count),
-            leaderless_partitions=0,
-            under_replicated_partitions=0,
-            reassigning_partitions=0,
-        )
-        return topic_data(here, view)
-    response.headers["location"] = here.url("topics", created.topic_name)
-    return topic_data(here, await topics_admin.get_topic(ctx, created.topic_name))
+        return topic_data(here, _view(created))
+    name = created.topic_name
+    response.headers["location"] = here.url("topics", name)
+    if not ctx.may(Operation.DESCRIBE, topic_resource(name)):
+        return topic_data(here, _view(created))  # who may create it need not see it afterwards
+    return topic_data(here, await topics_admin.get_topic(ctx, name))
+
+
+def _view(created: admin.CreatedTopic) -> topics_admin.TopicView:
+    return topics_admin.TopicView(
+        topic_name=created.topic_name,
+        topic_id=created.topic_id or "",
+        is_internal=False,
+        replication_factor=max(0, created.replication_factor),
+        partitions_count=max(0, created.partitions_count),
+        leaderless_partitions=0,
+        under_replicated_partitions=0,
+        reassigning_partitions=0,
+    )
 
 
 @without_content(router.delete, "/topics/{topic_name}", "deleteKafkaTopic")

@@ -35,6 +35,9 @@ def test_everybody_sees_and_only_some_read_and_change() -> None:
         "operator",
         "admin",
     ]
+    assert [
+        role for role in Role for kind in (topic, cluster) if grants(role, Operation.CREATE, kind)
+    ] == ["editor", "admin", "admin"]
 
 
 def test_an_admin_may_do_everything() -> None:
