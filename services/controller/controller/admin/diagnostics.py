@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from pydantic import BaseModel
-from tidemark.model.authorization import Operation
+from tidemark.model.authorization import Operation, topic_resource
 from tidemark.model.topics import topic_id_text
 from tidemark.runtime.telemetry import levels
 
@@ -27,7 +27,7 @@ async def bundle(ctx: AdminContext) -> bytes:
         "cluster.json": lambda: cluster.cluster(ctx),
         "brokers.json": lambda: brokers.list_brokers(ctx),
         "log-dirs.json": lambda: _log_dirs(ctx),
-        "topics.json": lambda: _topics(ctx),
+        "topics.json": lambda: topics(ctx),
         "broker-configs.json": lambda: _broker_configs(ctx),
         "cluster-configs.json": lambda: configs.cluster_configs(ctx),
         "groups.json": lambda: _groups(ctx),
@@ -49,14 +49,18 @@ async def _log_dirs(ctx: AdminContext) -> Any:
     return list((await brokers.all_log_dirs(ctx)).values())
 
 
-async def _topics(ctx: AdminContext) -> Any:
-    """Return topics with partitions and what is set on them; the first TOPICS_MAX by name."""
-    topics = ctx.image.topics
+async def topics(ctx: AdminContext) -> list[dict[str, Any]]:
+    """Return topics with partitions and what is set on them; the first TOPICS_MAX by name. Null:
+    the caller may not see what is set.
+    """
+    found = ctx.image.topics
     return [
         {
             "name": name,
-            "topic_id": topic_id_text(topics[name].topic_id),
-            "configs": dict(topics[name].configs),
+            "topic_id": topic_id_text(found[name].topic_id),
+            "configs": dict(found[name].configs)
+            if ctx.may(Operation.DESCRIBE_CONFIGS, topic_resource(name))
+            else None,
             "partitions": [
                 {
                     "leader": one.leader,
@@ -65,10 +69,10 @@ async def _topics(ctx: AdminContext) -> Any:
                     "isr": list(one.isr),
                     "elr": list(one.elr),
                 }
-                for one in topics[name].partitions
+                for one in found[name].partitions
             ],
         }
-        for name in sorted(topics)[:TOPICS_MAX]
+        for name in sorted(found)[:TOPICS_MAX]
     ]
 
 

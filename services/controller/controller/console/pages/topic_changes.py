@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from starlette.responses import Response
+from tidemark.model.authorization import Operation, topic_resource
 
 from controller.admin import brokers, configs, topic_changes, topics
 from controller.admin.errors import AdminError, bad_value
@@ -39,6 +40,7 @@ async def show_create(visit: Visit) -> Response:
     clone = visit.query.get("clone", "")
     if clone:
         topic = visit.admin.topic(clone)
+        visit.admin.require(Operation.DESCRIBE_CONFIGS, topic_resource(clone))
         values = {"name": f"{clone}-copy", "partitions": str(len(topic.partitions))}
         values["replicas"] = str(max(len(one.replicas) for one in topic.partitions))
         values["more"] = "\n".join(
