@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request, Response
 from pydantic import Field
+from tidemark.model.authorization import Operation
 
 from controller.admin import topics
 from controller.admin import transactions as admin
@@ -176,6 +177,7 @@ async def abort_hanging(
     _: IdempotencyKey = None,
 ) -> Response:
     """Write an abort marker to one partition, for a transaction that no coordinator will end."""
+    ctx.require(Operation.CLUSTER_ACTION)
     topics.require_partition(ctx, at.topic_name, at.partition_id)
     if not dry_run:
         await admin.abort_at(ctx, at.topic_name, at.partition_id, at.start_offset)

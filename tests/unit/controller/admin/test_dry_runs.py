@@ -24,6 +24,7 @@ from tidemark.model.topics import CONSUMER_OFFSETS
 from unit.controller.admin.contexts import a_context
 from unit.controller.worlds import a_cluster, a_topic
 
+HANGING = rest_transactions.AbortAt(topic_name="t", partition_id=0, start_offset=0)
 Check = Callable[[AdminContext], Awaitable[object]]
 CHECKS: dict[str, tuple[Check, Resource]] = {
     "topic": (lambda ctx: rest_topics.delete_topic(ctx, "t", True), topic_resource("t")),
@@ -36,6 +37,10 @@ CHECKS: dict[str, tuple[Check, Resource]] = {
     "transaction": (
         lambda ctx: rest_transactions.abort(ctx, "x", True),
         transactional_id_resource("x"),
+    ),
+    "hanging transaction": (
+        lambda ctx: rest_transactions.abort_hanging(ctx, HANGING, True),
+        topic_resource("t"),
     ),
 }
 
