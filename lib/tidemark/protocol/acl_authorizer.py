@@ -9,6 +9,7 @@ none applies, the answer is no.
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 
 from tidemark.model.acls import (
@@ -89,22 +90,29 @@ class AclPolicy(NamedTuple):
 
 
 class _Rules:
-    """Entries of one pattern, by principal."""
+    """Entries of one pattern, by principal, each with its host in one form."""
 
     __slots__ = ("by_principal", "pattern")
 
     def __init__(self, pattern: ResourcePattern, entries: Iterable[AclEntry]) -> None:
         self.pattern = pattern
-        by_principal: dict[str, list[AclEntry]] = {}
+        by_principal: dict[str, list[tuple[str, AclEntry]]] = {}
         for entry in sorted(entries):
-            by_principal.setdefault(entry.principal, []).append(entry)
+            by_principal.setdefault(entry.principal, []).append((_address(entry.host), entry))
         self.by_principal = {name: tuple(some) for name, some in by_principal.items()}
 
-    def for_principal(self, principal: str) -> Iterator[AclEntry]:
-        """Yield the entries of a principal, then those of every user."""
-        yield from self.by_principal.get(principal, ())
+    def for_requester(self, principal: str, host: str) -> Iterator[AclEntry]:
+        """Yield the entries of a principal, then those of every user, that are about a host in the
+        form of ``_address``.
+        """
+        hosts = (WILDCARD, host)
+        for one, entry in self.by_principal.get(principal, ()):
+            if one in hosts:
+                yield entry
         if principal != EVERY_USER and principal.startswith("User:"):
-            yield from self.by_principal.get(EVERY_USER, ())
+            for one, entry in self.by_principal.get(EVERY_USER, ()):
+                if one in hosts:
+                    yield entry
 
 
 class _TypeIndex:
@@ -185,11 +193,11 @@ class AclAuthorizer(Authorizer):
         if requester.principal in self._policy.super_users:
             return Decision(Reason.SUPER_USER)
         allowing: AclBinding | None = None
-        has_acls = False
+        has_acls, host = False, _address(requester.host)
         for rules in self._types[resource.resource_type].covering(resource.name):
             has_acls = True
-            for entry in rules.for_principal(requester.principal):
-                if entry.host not in (WILDCARD, requester.host) or not _covers(entry, operation):
+            for entry in rules.for_requester(requester.principal, host):
+                if not _covers(entry, operation):
                     continue
                 if entry.permission is Permission.DENY:
                     return Decision(Reason.DENY, AclBinding(rules.pattern, entry))
@@ -208,12 +216,12 @@ class AclAuthorizer(Authorizer):
         """
         if requester.principal == PROCESS or requester.principal in self._policy.super_users:
             return True
-        patterns = self._types[resource_type]
+        patterns, host = self._types[resource_type], _address(requester.host)
         denied = _Patterns()
         allowed = _Patterns()
         for rules in (*patterns.literal.values(), *patterns.prefixed.values()):
-            for entry in rules.for_principal(requester.principal):
-                if entry.host in (WILDCARD, requester.host) and _covers(entry, operation):
+            for entry in rules.for_requester(requester.principal, host):
+                if _covers(entry, operation):
                     chosen = denied if entry.permission is Permission.DENY else allowed
                     chosen.add(rules.pattern)
         if WILDCARD in denied.literal:
@@ -249,6 +257,19 @@ class _Patterns:
         return any(
             pattern.name[:length] in self.prefixes for length in range(1, len(pattern.name) + 1)
         )
+
+
+def _address(host: str) -> str:
+    """Return an address of IPv6, which has several forms, in one of them: Java prints another than
+    sockets. Anything else stays as it is.
+    """
+    if ":" not in host:
+        return host
+    try:
+        found = IPv6Address(host)
+    except ValueError:
+        return host
+    return str(found.ipv4_mapped or found)
 
 
 def _covers(entry: AclEntry, operation: Operation) -> bool:

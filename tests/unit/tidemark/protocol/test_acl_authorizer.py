@@ -86,6 +86,25 @@ def test_a_deny_of_read_does_not_deny_what_read_implies() -> None:
     assert not both.decide(ALICE, Operation.READ, topic("orders")).allowed
 
 
+@pytest.mark.parametrize("host", ["2001:db8:0:0:0:0:0:1", "2001:DB8::1", "2001:db8::1"])
+@pytest.mark.parametrize("seen", ["2001:db8::1", "2001:db8:0:0:0:0:0:1"])
+def test_a_host_of_ipv6_is_the_same_in_each_of_its_forms(host: str, seen: str) -> None:
+    """Kafka sees, and so its ACLs have, Java's long form; sockets have the short one."""
+    denies = authorizer(binding(), binding(permission=Permission.DENY, host=host))
+    asked = ALICE._replace(host=seen)
+    assert denies.decide(asked, Operation.READ, topic("orders")).reason is Reason.DENY
+    elsewhere = ALICE._replace(host="2001:db8::2")
+    assert denies.authorize(elsewhere, Operation.READ, topic("orders"))
+    assert not authorizer(
+        binding(host="*"), binding("*", permission=Permission.DENY, host=host)
+    ).authorize_any(asked, Operation.READ, ResourceType.TOPIC)
+
+
+def test_a_mapped_address_is_that_of_ipv4() -> None:
+    one = authorizer(binding(host="10.0.0.1"))
+    assert one.authorize(ALICE._replace(host="::ffff:10.0.0.1"), Operation.READ, topic("orders"))
+
+
 def test_an_entry_of_one_host_is_for_that_host() -> None:
     one = authorizer(binding(host="10.0.0.1"))
     assert one.decide(ALICE, Operation.READ, topic("orders")).allowed
