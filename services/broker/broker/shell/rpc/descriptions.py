@@ -89,12 +89,19 @@ class Descriptions:
                 refused |= await self._auto_creation.create(
                     _context(caller, request.client_id), missing.to_create
                 )
-        names = list(request.topics) or sorted(self._metadata.image.topics)
-        topics = [self._topic(caller, name, refused) for name in names]
-        if not request.topics:
-            denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            topics = [topic for topic in topics if topic.error_code != denied]
-        return pb.DescribeTopicsResponse(topics=topics)
+        names = list(request.topics) or self._seen(caller)
+        return pb.DescribeTopicsResponse(
+            topics=[self._topic(caller, name, refused) for name in names]
+        )
+
+    def _seen(self, caller: Caller) -> list[str]:
+        """Return the names of the topics that the caller may describe, sorted."""
+        sees = self._facts.authorizer.sees
+        return [
+            name
+            for name in sorted(self._metadata.image.topics)
+            if sees(caller.requester, Operation.DESCRIBE, topic_resource(name))
+        ]
 
     async def init_producer_id(
         self, caller: Caller, _request: pb.InitProducerIdRequest

@@ -13,6 +13,7 @@ import grpc.aio
 from tidemark.codec import txn_handle
 from tidemark.model.authorization import (
     Operation,
+    Resource,
     group_resource,
     topic_resource,
     transactional_id_resource,
@@ -169,7 +170,7 @@ class TransactionRelay:
         visible = [
             call.shown(one)
             for one in merged.transactions
-            if call.may(Operation.DESCRIBE, one.transactional_id)
+            if call.sees(transactional_id_resource(one.transactional_id))
         ]
         answer = pb.ListTransactionsResponse(
             error_code=merged.error_code,
@@ -223,14 +224,14 @@ class _Call:
         describe.
         """
         for places in (state.partitions, *(one.partitions for one in state.writers)):
-            seen = [at for at in places if self._sees(at.topic)]
+            seen = [at for at in places if self.sees(topic_resource(at.topic))]
             del places[:]
             places.extend(seen)
         return state
 
-    def _sees(self, topic: str) -> bool:
-        requester, resource = self._context.requester, topic_resource(topic)
-        return self._authorizer.sees(requester, Operation.DESCRIBE, resource)
+    def sees(self, resource: Resource) -> bool:
+        """True if the caller may describe what it has not named."""
+        return self._authorizer.sees(self._context.requester, Operation.DESCRIBE, resource)
 
     def refuse_unless(self, operation: Operation, transactional_id: str) -> None:
         """Raise TidemarkError unless the caller may do this to the transactional id."""

@@ -10,9 +10,16 @@ import pytest
 from broker.shell.rpc.append_stream import AppendStream
 from broker.shell.rpc.byte_budget import ByteBudget
 from broker.shell.rpc.fetch_stream import FetchStream
-from tidemark.model.authorization import Authorizer, Operation, Requester, Resource, ResourceType
+from tidemark.model.authorization import (
+    Authorizer,
+    Operation,
+    Requester,
+    Resource,
+    ResourceType,
+    topic_resource,
+)
 from tidemark.model.errors import ErrorCode
-from tidemark_wire.v1 import common_pb2, share_pb2
+from tidemark_wire.v1 import common_pb2, share_pb2, txn_pb2
 from tidemark_wire.v1 import partition_store_pb2 as pb
 from unit.broker.shell.broker_parts import BrokerParts
 from unit.broker.shell.broker_worlds import World, topic
@@ -32,6 +39,20 @@ class NoTopics(Authorizer):
 
     def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
         return resource.resource_type is not ResourceType.TOPIC
+
+
+class Noted(NoTopics):
+    """Notes what is attempted, as an audit does. No transactional id may be described."""
+
+    def __init__(self) -> None:
+        self.attempted: list[Resource] = []
+
+    def authorize(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
+        self.attempted.append(resource)
+        return self.sees(requester, operation, resource)
+
+    def sees(self, requester: Requester, operation: Operation, resource: Resource) -> bool:
+        return resource.resource_type is ResourceType.GROUP
 
 
 def append(parts: BrokerParts, place: Any) -> int:
@@ -83,3 +104,28 @@ def test_the_name_of_a_topic_is_not_shown_to_who_has_its_id() -> None:
     answer = asyncio.run(share.Acknowledge(request, context))
     assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert "orders" not in answer.error_message
+
+
+class StubCoordinators:
+    """Coordinators of a cluster with one transactional id."""
+
+    async def list_all(self, *_: object) -> list[txn_pb2.ListTransactionsResponse]:
+        state = txn_pb2.TransactionState(transactional_id="t")
+        return [txn_pb2.ListTransactionsResponse(transactions=[state])]
+
+
+def test_what_a_list_leaves_out_is_no_attempt() -> None:
+    world, noted = World(), Noted()
+    world.show(topic())
+    world.parts.facts = replace(world.parts.facts, authorizer=noted)
+    world.parts.transactions.relay.client = cast("Any", StubCoordinators())
+    context = cast("Any", SimpleNamespace(peer=lambda: "peer", time_remaining=lambda: None))
+    services = world.parts.services()
+    topics = asyncio.run(services.store.DescribeTopics(pb.DescribeTopicsRequest(), context)).topics
+    request = txn_pb2.ListTransactionsRequest()
+    listed = asyncio.run(services.relay.ListTransactions(request, context)).transactions
+    assert (list(topics), list(listed), noted.attempted) == ([], [], [])
+    named = pb.DescribeTopicsRequest(topics=["orders"])
+    (one,) = asyncio.run(services.store.DescribeTopics(named, context)).topics
+    assert one.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert noted.attempted == [topic_resource("orders")]
