@@ -75,6 +75,12 @@ def listed(ctx: AdminContext, wanted: QuotaEntity) -> list[QuotaView]:
     ]
 
 
+def values_of(ctx: AdminContext, entity: QuotaEntity) -> dict[str, float]:
+    """Return the quotas of an entity; {} if it has none. Raises AdminError."""
+    ctx.require(Operation.DESCRIBE_CONFIGS, CLUSTER)
+    return dict(ctx.image.quotas.get(entity, {}))
+
+
 def sort_key(entity: QuotaEntity) -> tuple[str, ...]:
     """Return a key by which entities are ordered: users, clients of a user, addresses."""
     return tuple("" if one is None else f"={one}" for one in entity)

@@ -48,6 +48,12 @@ def listed(ctx: AdminContext) -> list[UserView]:
     return [_view(name, credentials) for name, credentials in sorted(ctx.image.users.items())]
 
 
+def exists(ctx: AdminContext, name: str) -> bool:
+    """Return True if a user has credentials. Raises AdminError."""
+    ctx.require(Operation.DESCRIBE, CLUSTER)
+    return name in ctx.image.users
+
+
 def get(ctx: AdminContext, name: str) -> UserView:
     """Return one user. Raises AdminError."""
     ctx.require(Operation.DESCRIBE, CLUSTER)

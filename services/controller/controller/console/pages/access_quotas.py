@@ -92,7 +92,7 @@ async def show_set(visit: Visit) -> Response:
     """Show the form of an entity's quotas, with those that it has."""
     values = dict(visit.query)
     if "kind" in values:
-        present = visit.image.quotas.get(_entity(values), {})
+        present = quotas.values_of(visit.admin, _entity(values))
         values |= {key: plain(value) for key, value in present.items()}
     return _set_page(visit, values)
 
@@ -102,7 +102,7 @@ async def set_values(visit: Visit, form: Form) -> Response:
     values, is_dry = form.as_mapping(), not form.checked("execute")
     try:
         entity = _entity(values)
-        before = visit.image.quotas.get(entity, {})
+        before = quotas.values_of(visit.admin, entity)
         change = QuotaChange(entity=quotas.shown(entity), values=_numbers(entity, values, before))
         after = await quotas.alter(visit.admin, change, dry_run=is_dry)
     except AdminError as problem:
@@ -188,30 +188,30 @@ def options(entity: QuotaEntity) -> list[str]:
 
 async def show_remove(visit: Visit) -> Response:
     """Ask before the quotas of an entity are removed."""
-    return _removal(visit, _present(visit)).ask(visit)
+    return _removal(*_present(visit)).ask(visit)
 
 
 async def remove(visit: Visit, form: Form) -> Response:
     """Remove all quotas of the entity that the URL names."""
-    entity = _present(visit)
+    entity, present = _present(visit)
 
     async def change() -> None:
         await quotas.remove(visit.admin, entity)
 
-    return await _removal(visit, entity).carry_out(
+    return await _removal(entity, present).carry_out(
         visit, form, change, then="/access/quotas", done="quotas-removed"
     )
 
 
-def _present(visit: Visit) -> QuotaEntity:
+def _present(visit: Visit) -> tuple[QuotaEntity, Mapping[str, float]]:
     entity = _entity(visit.query)
-    if entity not in visit.image.quotas:
+    present = quotas.values_of(visit.admin, entity)
+    if not present:
         raise NotFoundError(f"{quotas.words(entity)} has no quotas, or no longer.")
-    return entity
+    return entity, present
 
 
-def _removal(visit: Visit, entity: QuotaEntity) -> Confirmed:
-    present = visit.image.quotas[entity]
+def _removal(entity: QuotaEntity, present: Mapping[str, float]) -> Confirmed:
     return Confirmed(
         title="Remove the quotas",
         subject=quotas.words(entity),

@@ -43,7 +43,7 @@ async def set_password(visit: Visit, form: Form) -> Response:
     try:
         if form.text("password") != form.text("again"):
             raise bad_value("the two passwords differ", field="again")
-        if form.text("new") and name in visit.image.users:
+        if form.text("new") and users.exists(visit.admin, name):
             raise bad_value(
                 f"user {name!r} exists already",
                 field="user",
