@@ -42,6 +42,8 @@ _BACKLOG: Final = 128
 _CONNECTIONS_MAX: Final = 256
 _HEAD_S = 10.0
 """Time for the head of a request, from its first byte or from the begin of the connection."""
+_BODY_S = 30.0
+"""Time for the body of a request, from its head."""
 _KEEP_ALIVE_S = 30
 """Time from an answer until the next request has arrived."""
 _PLAIN: Final = "text/plain; charset=utf-8"
@@ -108,24 +110,30 @@ class _QuietServer(uvicorn.Server):
 
 
 class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """Connection that is closed if the head of a request does not arrive in time: connections are
-    bounded, and idle ones would keep others out without a login.
+    """Connection that is closed if a request does not arrive in time, first its head, then its
+    body: connections are bounded, and slow ones would keep others out without a login.
     """
 
     _late: asyncio.TimerHandle | None = None
+    _is_in_body = False
+    """True if ``_late`` is about a body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Wait for the first request."""
         super().connection_made(transport)
-        self._await_head()
+        self._wait(_HEAD_S, in_body=False)
 
     def data_received(self, data: bytes) -> None:
-        """Take what has arrived, perhaps a part of a head."""
+        """Take what has arrived, perhaps a part of a head or of a body."""
         if self._is_between_requests() and self._late is None:
-            self._await_head()
+            self._wait(_HEAD_S, in_body=False)
         super().data_received(data)
-        if not self._is_between_requests():
+        if self._is_between_requests():
+            return
+        if not self.cycle.more_body:
             self._stop_waiting()
+        elif not self._is_in_body:
+            self._wait(_BODY_S, in_body=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection."""
@@ -135,13 +143,15 @@ class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     def _is_between_requests(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
-    def _await_head(self) -> None:
-        self._late = self.loop.call_later(_HEAD_S, self.transport.abort)
+    def _wait(self, seconds: float, *, in_body: bool) -> None:
+        self._stop_waiting()
+        self._late = self.loop.call_later(seconds, self.transport.abort)
+        self._is_in_body = in_body
 
     def _stop_waiting(self) -> None:
         if self._late is not None:
             self._late.cancel()
-            self._late = None
+        self._late, self._is_in_body = None, False
 
 
 class _TlsProtocol(_Protocol):

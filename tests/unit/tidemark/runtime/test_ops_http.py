@@ -188,6 +188,54 @@ def test_a_request_that_takes_long_and_a_pause_before_the_next_are_no_slow_heads
     assert asyncio.run(main()) == [204, 204]
 
 
+async def reads_all(_: Scope, receive: Receive, send: Send) -> None:
+    """Answer once the body has arrived."""
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body"})
+
+
+@pytest.mark.feature("SE11")
+@pytest.mark.parametrize("body", [b"", b"user=a"])
+def test_slow_body_a_client_that_does_not_complete_it_is_disconnected(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemark.runtime.ops_http._BODY_S", 0.05)
+
+    async def main() -> bytes:
+        async with HttpServer(reads_all, "127.0.0.1:0", key="x") as server:
+            reader, writer = await asyncio.open_connection(*server.address)
+            writer.write(b"POST /login HTTP/1.1\r\nhost: h\r\ncontent-length: 100\r\n\r\n" + body)
+            answer = b"?"
+            async with asyncio.timeout(PATIENCE_S):
+                with contextlib.suppress(ConnectionError):
+                    answer = await reader.read(1_000)
+            writer.close()
+            return answer
+
+    assert asyncio.run(main()) == b""
+
+
+def test_an_answer_that_takes_long_is_no_slow_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemark.runtime.ops_http._BODY_S", 0.2)
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        over = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.4, over.set)
+        await over.wait()
+        await reads_all(scope, receive, send)
+
+    async def main() -> list[int]:
+        async with (
+            HttpServer(slow, "127.0.0.1:0", key="x") as server,
+            httpx.AsyncClient(base_url=f"http://{server.address}", trust_env=False) as client,
+        ):
+            return [(await client.post("/", content=b"a")).status_code for _ in range(2)]
+
+    assert asyncio.run(main()) == [204, 204]
+
+
 async def nothing(_scope: Scope, _receive: Receive, _send: Send) -> None:
     """Answer nothing."""
 
