@@ -6,12 +6,15 @@ import os
 import ssl
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from http.client import HTTPSConnection
 from typing import Any
 
 import httpx
 import pytest
+from controller.console.routes import ROUTES
+from controller.console.routing import NAME, Route
 from e2e.command_line import COMMAND
 from e2e.guarded import ADMIN, DENIED, EDITOR, NOBODY, OPERATOR, VIEWER, Guarded, guarded_controller
 from e2e.load import under_load
@@ -434,6 +437,31 @@ def test_every_operation_refuses_who_has_no_right(world: Guarded, root: Api) -> 
         assert answers[operation].json()["data"] == [], operation
     nobody.http.close()
     stranger.http.close()
+
+
+def page_of(route: Route, name: str) -> str:
+    """Address of a page about the first partition of a topic, or another thing of that name."""
+    names = iter((name, "0", "0"))
+    return "/" + "/".join(next(names) if part is NAME else part for part in route.pattern)
+
+
+@pytest.mark.feature("SE17", "SE18")
+def test_a_page_does_not_show_to_who_has_no_right_what_exists(world: Guarded, root: Api) -> None:
+    root.ok("setUserPassword", user_name=TOPIC, body={"password": "long-enough-1"})
+    quota = {"entity": {"user": TOPIC}, "values": {"producer_byte_rate": 7_654_321}}
+    root.ok("alterQuotas", body=quota)
+    pages: list[Callable[[str], str]] = [
+        partial(page_of, one) for one in ROUTES if one.show is not None
+    ]
+    for place in ("set-quotas", "remove-quotas"):
+        pages.append(f"/access/{place}?kind=user&user={{}}".format)
+    pages.append("/create-topic?clone={}".format)
+    with world.client(NOBODY) as http:
+        for page in pages:
+            there, not_there = (http.get(page(name)) for name in (TOPIC, "absent"))
+            assert there.status_code == not_there.status_code, there.url
+            shown = (one.text.replace(TOPIC, "absent") for one in (there, not_there))
+            assert len(set(shown)) == 1, there.url
 
 
 # -- the command line
