@@ -8,6 +8,7 @@ from fastapi import Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 from starlette.types import Receive, Scope, Send
+from tidemark.model.authorization import Operation
 
 from controller.admin import diagnostics as diagnostics_admin
 from controller.admin import health as health_admin
@@ -26,6 +27,10 @@ from controller.rest.shapes import (
 router = cluster_router("Health and events", RESPONSES)
 
 STREAM: Final = "text/event-stream"
+STREAM_S_MAX: Final = 300.0
+"""Time after which a stream ends. Its reader connects again, from the last id on, and so proves
+again who it is: a login may have been withdrawn.
+"""
 _HEARTBEAT_S: Final = 15.0
 _EVENT_ID_MAX: Final = 2**62
 
@@ -112,10 +117,12 @@ class _EventStream(StreamingResponse):
 
 
 async def _follow(ctx: AdminContext, place: int) -> AsyncIterator[str]:
-    log = ctx.events
+    """Yield events as long as the caller may see them, for STREAM_S_MAX at most."""
+    log, now_s = ctx.events, asyncio.get_running_loop().time
+    ends = now_s() + STREAM_S_MAX
     yield "retry: 2000\n\n"
     place = min(place, log.last_id)
-    while True:
+    while now_s() < ends and ctx.may(Operation.DESCRIBE):
         for one in log.after(place):
             place = one.event_id
             yield f"id: {one.event_id}\nevent: {one.type}\ndata: {one.model_dump_json()}\n\n"

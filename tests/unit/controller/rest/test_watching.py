@@ -1,11 +1,12 @@
-"""Event streams: how many are open."""
+"""Event streams: how many are open, and how they end."""
 
 import asyncio
 from collections.abc import MutableMapping
 from types import SimpleNamespace
 from typing import Any
 
-from controller.rest.watching import _stream
+from controller.rest.watching import STREAM_S_MAX, _follow, _stream
+from virtual_time import run_virtual
 
 SCOPE = {"type": "http", "asgi": {"spec_version": "2.3"}}
 
@@ -16,7 +17,10 @@ class Clients:
     def __init__(self) -> None:
         self.shared = SimpleNamespace(streams=0, limits=SimpleNamespace(streams_max=1))
         log = SimpleNamespace(last_id=0, after=lambda _: [], wait=asyncio.Event().wait)
-        self.ctx: Any = SimpleNamespace(shared=self.shared, events=log)
+        self.may_see = True
+        self.ctx: Any = SimpleNamespace(
+            shared=self.shared, events=log, may=lambda _operation: self.may_see
+        )
 
     async def follow(self, *, leaves_at_once: bool) -> int:
         """Follow the events, and leave. Returns the number of open streams before the end."""
@@ -55,3 +59,27 @@ def test_a_client_that_leaves_before_the_first_event_holds_no_stream() -> None:
         assert clients.shared.streams == 0
 
     asyncio.run(scenario())
+
+
+def test_a_stream_ends_so_that_its_client_logs_in_again() -> None:
+    async def scenario() -> None:
+        clients, loop = Clients(), asyncio.get_running_loop()
+        begun = loop.time()
+        sent = [part async for part in _follow(clients.ctx, 0)]
+        assert STREAM_S_MAX <= loop.time() - begun <= STREAM_S_MAX + 15
+        assert sent[0].startswith("retry: ")
+        assert len(sent) > 2
+
+    run_virtual(scenario())
+
+
+def test_a_stream_ends_with_the_right_to_see_it() -> None:
+    async def scenario() -> None:
+        clients = Clients()
+        clients.ctx.events.after = lambda _: [SimpleNamespace()]  # would fail if it were sent
+        stream = _follow(clients.ctx, 0)
+        await anext(stream)
+        clients.may_see = False
+        assert [part async for part in stream] == []
+
+    run_virtual(scenario())
