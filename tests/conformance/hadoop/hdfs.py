@@ -73,9 +73,7 @@ class Hdfs:
         log = self._directory / f"{name}-{self._starts}.log"
         program = self._ending.enter_context(started(self._argv(name), log))
         self._running[name] = program
-        ready = "has been successfully formatted|Quota initialization completed"
-        if name != "namenode":
-            ready = "successfully registered with NN"
+        ready = "NameNode RPC up at" if name == "namenode" else "successfully registered with NN"
         wait_for(lambda: re.search(ready, program.story(None)), program.story)
 
     def kill(self, name: str) -> None:

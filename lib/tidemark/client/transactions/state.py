@@ -5,7 +5,6 @@ a *fatal* failure the producer cannot write again: another one took over its tra
 lacks a permission.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, auto
@@ -126,14 +125,16 @@ class TransactionState:
 
     @contextmanager
     def adding(self, call: str) -> Iterator[None]:
-        """Refuse to commit while ``call`` adds to the transaction, and after it was cancelled, when
-        it may have added all, a part or nothing.
+        """Refuse to commit while ``call`` adds to the transaction, and after it was cancelled or
+        interrupted, when it may have added all, a part or nothing. Its errors are the caller's.
         """
         self.check_sendable()
         self._adding.append(call)
         try:
             yield
-        except asyncio.CancelledError:
+        except Exception:
+            raise
+        except BaseException:
             self.on_failure(_cancelled(call))
             raise
         finally:
