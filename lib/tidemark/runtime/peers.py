@@ -25,9 +25,11 @@ for a process of the cluster.
 """
 
 _CERTIFICATE: Final = "x509_pem_cert"
-_HEALTH: Final = "/grpc.health.v1.Health/"
+_HEALTH_CHECK: Final = "/grpc.health.v1.Health/Check"
 _CERTIFICATES_KEPT: Final = 1_024
 _KINDS: Final = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+_Take = Callable[[Any, Any], Awaitable[Any]]
 
 
 def host_of(peer: str) -> str:
@@ -106,8 +108,34 @@ class AnonymousPeers:
         return Peer(ANONYMOUS)
 
 
+async def _all(requests: Any, context: Any) -> Any:
+    del context
+    return requests
+
+
+async def _one(requests: Any, context: Any) -> Any:
+    del requests
+    request = await context.read()
+    if request is grpc.aio.EOF:  # type: ignore[attr-defined]  # not in the stubs
+        await context.abort(grpc.StatusCode.INTERNAL, "the call ended without its request")
+    return request
+
+
+def _unread(behaviour: Callable[..., Awaitable[Any]], request: Any) -> Any:
+    async def answered(requests: Any, context: Any) -> Any:
+        del requests
+        return await behaviour(request, context)
+
+    return answered
+
+
 class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in stubs only
     """Interceptor that sets PEER for every RPC, and refuses those of callers who may not call.
+
+    A request is read once its caller is known, so all methods are served as if they took streams of
+    requests, which is the same on the wire: gRPC receives the request of other methods, of up to
+    64 MB, before it calls any code of ours. Health checks need no login, and their request is never
+    read: the answer is that of the whole server.
 
     A stream whose caller may go on for a limited time only, such as the life of a token, ends with
     UNAVAILABLE after it: a client opens it again, with a new token. That holds for handlers that
@@ -124,35 +152,40 @@ class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic
     ) -> Any:
         """Return the handler with the check before it."""
         handler = await continuation(handler_call_details)
-        if handler is None or handler_call_details.method.startswith(_HEALTH):
-            return handler
+        if handler is None:
+            return None
         kind = next(name for name in _KINDS if getattr(handler, name) is not None)
-        behaviour = getattr(handler, kind)
-        if inspect.isasyncgenfunction(behaviour):
-            wrap = self._generator
+        behaviour, method = getattr(handler, kind), handler_call_details.method
+        takes_many = kind.startswith("stream")
+        if method == _HEALTH_CHECK:
+            checked = _unread(behaviour, handler.request_deserializer(b""))
+        elif inspect.isasyncgenfunction(behaviour):
+            checked = self._generator(behaviour, method, _all if takes_many else _one)
+        elif "stream" in kind:
+            checked = self._stream(behaviour, method, _all if takes_many else _one)
         else:
-            wrap = self._stream if "stream" in kind else self._call
-        make = getattr(grpc, f"{kind}_rpc_method_handler")
+            checked = self._call(behaviour, method)
+        make = getattr(grpc, f"stream_{kind.rpartition('_')[2]}_rpc_method_handler")
         return make(
-            wrap(behaviour, handler_call_details.method),
+            checked,
             request_deserializer=handler.request_deserializer,
             response_serializer=handler.response_serializer,
         )
 
     def _call(self, behaviour: Callable[..., Awaitable[Any]], method: str) -> Any:
-        async def checked(request: Any, context: Any) -> Any:
+        async def checked(requests: Any, context: Any) -> Any:
             await self._check(context, method)
-            return await behaviour(request, context)
+            return await behaviour(await _one(requests, context), context)
 
         return checked
 
-    def _stream(self, behaviour: Callable[..., Awaitable[Any]], method: str) -> Any:
+    def _stream(self, behaviour: Callable[..., Awaitable[Any]], method: str, take: _Take) -> Any:
         async def checked(requests: Any, context: Any) -> Any:
             peer = await self._check(context, method)
             limit = asyncio.timeout(peer.left_s)
             try:
                 async with limit:
-                    return await behaviour(requests, context)
+                    return await behaviour(await take(requests, context), context)
             except TimeoutError:
                 if not limit.expired():
                     raise
@@ -160,10 +193,10 @@ class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic
 
         return checked
 
-    def _generator(self, behaviour: Callable[..., Any], method: str) -> Any:
-        async def checked(request: Any, context: Any) -> Any:
+    def _generator(self, behaviour: Callable[..., Any], method: str, take: _Take) -> Any:
+        async def checked(requests: Any, context: Any) -> Any:
             await self._check(context, method)
-            async for response in behaviour(request, context):
+            async for response in behaviour(await take(requests, context), context):
                 yield response
 
         return checked
