@@ -31,6 +31,8 @@ from broker.shell.partitions.table import PartitionTable
 from broker.shell.replication.replica_reader import ReplicaReader
 
 READ_COMMITTED: Final = 1
+STORAGE_ERROR_FROM: Final = 6
+"""First version whose clients know KAFKA_STORAGE_ERROR, and look for another leader then."""
 LEADER_FROM: Final = 12
 _NOTHING: Final = ReadOutcome(ErrorCode.NONE, None, -1, -1, -1)
 _EMPTY: Final[list[tuple[int, int]]] = []
@@ -71,6 +73,12 @@ class Reads(NamedTuple):
     size_bytes: int
     failed: bool
     missing_bytes: int
+
+
+def _old(error_code: ErrorCode) -> ErrorCode:
+    """Return the error as versions have it that do not know KAFKA_STORAGE_ERROR."""
+    is_storage_error = error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_storage_error else error_code
 
 
 class Fetch:
@@ -326,7 +334,7 @@ class Fetch:
                 FetchPartitionResult,
                 (
                     key[2],
-                    error_code,
+                    error_code if version >= STORAGE_ERROR_FROM else _old(error_code),
                     high_watermark,
                     last_stable,
                     log_start,

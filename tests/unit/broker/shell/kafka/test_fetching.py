@@ -1,7 +1,8 @@
 """Fetches in sessions look at what moved, and answer as if they looked at everything."""
 
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from broker.core.follower_answer import GATHER_BYTES, GATHER_MS, HIGH_WATERMARK_WAIT_MS
@@ -10,8 +11,16 @@ from broker.shell.partitions.parking_lot import Follower
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark.kafka.apis import ApiKey
+from tidemark.kafka.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    read_fetch_response,
+    write_fetch_request,
+)
 from tidemark.model.errors import ErrorCode
-from tidemark.model.ids import BrokerId
+from tidemark.model.ids import NO_TOPIC_ID, BrokerId
+from tidemark.storage.disk import DiskError
 from unit.broker.shell.kafka.fetch_worlds import (
     COMMITTED_CONSUMER,
     CONSUMER,
@@ -507,3 +516,47 @@ def test_a_follower_that_fetches_and_never_takes_what_came_lags() -> None:
         (1, 2, 3),
         (1, 2, 3),
     ]
+
+
+# ---------------------------------------------------------------- old clients
+
+
+class OldFetcher(Fetcher):
+    """A consumer of a version without sessions."""
+
+    def __init__(self, world: FetchWorld, version: int) -> None:
+        super().__init__(world, CONSUMER)
+        self.version = version
+
+    def errors(self) -> list[int]:
+        """What one fetch of the first partition is answered."""
+        wanted = FetchPartition(0, -1, 0, -1, 0, 1 << 20)
+        topic = FetchTopic("orders", NO_TOPIC_ID, [wanted])
+        request = FetchRequest(CONSUMER, -1, 0, 1, 1 << 20, 0, 0, -1, [topic], [], "", None)
+        header = SimpleNamespace(api_key=1, api_version=self.version, correlation_id=0)
+        body = memoryview(write_fetch_request(self.version, request))
+        self.world.handle(cast("Any", self), cast("Any", header), body)
+        return [code for code, _ in self.heard]
+
+    def _hear(self, parts: Any) -> None:
+        response = read_fetch_response(memoryview(b"".join(parts)), self.version)
+        ((_, _, partitions),) = response.topics
+        self.heard += [(result.error_code, b"") for result, _ in partitions]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        (4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (5, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (6, ErrorCode.KAFKA_STORAGE_ERROR),
+        (12, ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_a_client_that_does_not_know_of_failed_disks_looks_for_another_leader(
+    version: int, code: ErrorCode
+) -> None:
+    world = FetchWorld()
+    disks = world.parts.partitions.disks
+    disks.fence_directory(disks.log_managers[0], DiskError("x", "EIO"))
+    assert OldFetcher(world, version).errors() == [code]
