@@ -24,7 +24,9 @@ async def handle(
     request: Struct,
     context: RequestContext,
 ) -> dict[str, object]:
-    """Return one result for each group, in the order of the request; a name given twice has one."""
+    """Return one result for each group, in the order of the request; a name given twice has one.
+    The empty id is that of commits of consumers that name no group.
+    """
     return {
         "results": [
             {
@@ -45,8 +47,6 @@ async def _delete(
 ) -> ErrorCode:
     if not may(facts, context, Operation.DELETE, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if not group_id:
-        return ErrorCode.INVALID_GROUP_ID
     try:
         reply = await groups.ask(group_id, DeleteGroup(group_id))
     except TidemarkError as failure:

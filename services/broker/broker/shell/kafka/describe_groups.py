@@ -20,7 +20,9 @@ NOT_FOUND_FROM: Final = 6
 async def handle(
     facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """Return one result for each group, each with an error of its own."""
+    """Return one result for each group, each with an error of its own. The empty id is one too: the
+    commits of consumers that name no group have it.
+    """
     rows = []
     for group_id in dict.fromkeys(request.groups):
         reply = await _describe(facts, groups, group_id, context)
@@ -40,8 +42,6 @@ async def _describe(
         return DescribeGroupReply(
             error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id
         )
-    if not group_id:
-        return DescribeGroupReply(error_code=ErrorCode.INVALID_GROUP_ID, group_id=group_id)
     try:
         return await ask(groups, group_id, DescribeGroup(group_id), DescribeGroupReply)
     except TidemarkError as failure:

@@ -39,6 +39,8 @@ async def handle(
     if not facts.authorizer.authorize(context.requester, Operation.WRITE, transaction):
         refuse_error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     refuse_unless(facts, context, Operation.READ, request.group_id)
+    if not request.group_id:
+        refuse_error(ErrorCode.INVALID_GROUP_ID)
     chosen = choose_topics(facts, metadata, request.topics, context, by_id=False)
     asked = TxnOffsetCommit(
         group_id=request.group_id,

@@ -44,7 +44,7 @@ def test_describe(version: int) -> None:
     not_found = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0
     assert (missing.error_code, missing.group_state) == (not_found, "Dead")
     assert secret.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
-    assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
+    assert (nameless.error_code, nameless.group_state) == (not_found, "Dead")
 
 
 def test_operations_are_told_when_wanted() -> None:
@@ -60,7 +60,6 @@ def test_a_group_of_another_broker_is_its_own_error() -> None:
     handlers.groups.failure = TidemarkError(ErrorCode.NOT_COORDINATOR, "elsewhere")
     assert {one.error_code for one in described(handlers, 6)} == {
         ErrorCode.NOT_COORDINATOR,
-        ErrorCode.INVALID_GROUP_ID,
     }
     [result] = handlers.ask(ApiKey.DELETE_GROUPS, {"groups_names": ["g"]}).results
     assert result.error_code == ErrorCode.NOT_COORDINATOR
@@ -109,11 +108,21 @@ def test_delete(version: int) -> None:
         "simple": 0,
         "none": ErrorCode.GROUP_ID_NOT_FOUND,
         "secret": ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        "": ErrorCode.INVALID_GROUP_ID,
+        "": ErrorCode.GROUP_ID_NOT_FOUND,
     }
     left(handlers.groups.world, "a", "b")
     [result] = handlers.ask(ApiKey.DELETE_GROUPS, {"groups_names": ["g"]}, version).results
     assert result.error_code == 0
+
+
+def test_offsets_of_consumers_that_name_no_group_are_seen_and_deleted() -> None:
+    handlers = GroupBroker()
+    committed(handlers.groups.world, commit(5, group_id=""))
+    [group] = described(handlers, 6, groups=[""])
+    assert (group.error_code, group.group_state) == (0, "Empty")
+    [result] = handlers.ask(ApiKey.DELETE_GROUPS, {"groups_names": [""]}).results
+    assert result.error_code == 0
+    assert not handlers.ask(ApiKey.LIST_GROUPS, {}).groups
 
 
 def test_a_reserved_id_is_deleted_by_the_share_coordinator() -> None:

@@ -245,6 +245,12 @@ def test_old_producers_do_not_know_of_loading(version: int, error_code: ErrorCod
     assert codes(handlers.ask(ApiKey.TXN_OFFSET_COMMIT, in_transaction(), version)) == [error_code]
 
 
+def test_a_transaction_names_a_group() -> None:
+    nameless = {**in_transaction(), "group_id": ""}
+    refused = GroupBroker().ask(ApiKey.TXN_OFFSET_COMMIT, nameless)
+    assert codes(refused) == [ErrorCode.INVALID_GROUP_ID]
+
+
 def test_a_transaction_of_a_former_generation_is_refused() -> None:
     handlers = GroupBroker()
     stable(handlers.groups.world, "a")
