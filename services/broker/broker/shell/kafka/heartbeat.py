@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import Operation
+from tidemark.model.errors import ErrorCode, TidemarkError
 
 from broker.core.groups.requests import Heartbeat, HeartbeatReply
 from broker.shell.facts import BrokerFacts
@@ -16,7 +17,9 @@ from broker.shell.request_context import RequestContext
 async def handle(
     facts: BrokerFacts, groups: Groups, request: Struct, context: RequestContext
 ) -> dict[str, object]:
-    """Handle one heartbeat."""
+    """Handle one heartbeat. While the group is loaded it succeeds, as in Kafka: clients do not
+    expect that error here, and some leave the group. Every session begins again after the load.
+    """
     refuse_unless(facts, context, Operation.READ, request.group_id)
     asked = Heartbeat(
         group_id=request.group_id,
@@ -24,5 +27,10 @@ async def handle(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
     )
-    reply = await ask(groups, asked.group_id, asked, HeartbeatReply)
+    try:
+        reply = await ask(groups, asked.group_id, asked, HeartbeatReply)
+    except TidemarkError as failure:
+        if failure.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            raise
+        reply = HeartbeatReply(ErrorCode.NONE)
     return {"error_code": int(reply.error_code)}
