@@ -168,19 +168,33 @@ class Offsets:
         return ErrorCode.NONE
 
     def delete(
-        self, request: OffsetDelete, is_subscribed: IsSubscribed
+        self,
+        request: OffsetDelete,
+        is_subscribed: IsSubscribed,
+        partition_count: Callable[[TopicId], int],
     ) -> tuple[list[OffsetCommitRecord], OffsetDeleteReply]:
-        """Return tombstones for the offsets in topics that no member reads."""
+        """Return tombstones for the offsets in topics that no member reads. A partition that does
+        not exist is refused, like the whole topic where that has 0 partitions.
+        """
         records: list[OffsetCommitRecord] = []
         answered = []
         for topic in request.topics:
+            there = range(partition_count(topic.topic_id))
             error_code = ErrorCode.NONE
             if is_subscribed(topic.topic):
                 error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
-                partitions = (TopicPartition(topic.topic, number) for number in topic.partitions)
+                partitions = (
+                    TopicPartition(topic.topic, number)
+                    for number in topic.partitions
+                    if number in there
+                )
                 records += self._tombstones(request.group_id, partitions)
-            errors = tuple(PartitionError(number, error_code) for number in topic.partitions)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            errors = tuple(
+                PartitionError(number, error_code if number in there else unknown)
+                for number in topic.partitions
+            )
             answered.append(TopicErrors(topic.topic, topic.topic_id, errors))
         return records, OffsetDeleteReply(error_code=ErrorCode.NONE, topics=tuple(answered))
 

@@ -352,7 +352,8 @@ class GroupShard:
             refused = member_requests.offset_delete_refused(group)
             if refused is not None:
                 return OffsetDeleteReply(error_code=refused)
-        records, reply = self._offsets.delete(request, group_rules.is_subscribed(group))
+        is_subscribed = group_rules.is_subscribed(group)
+        records, reply = self._offsets.delete(request, is_subscribed, self._partition_count)
         out.records.extend(records)
         return reply
 

@@ -181,11 +181,16 @@ def test_a_tombstone_ends_what_is_pending_too() -> None:
 
 def test_what_members_read_is_not_deleted() -> None:
     table = a_table(at(5), at(6, topic="s"))
-    topics = (TopicPartitions("t", T, (0,)), TopicPartitions("s", U, (0, 1)))
-    records, reply = table.delete(OffsetDelete(group_id="g", topics=topics), lambda one: one == "t")
+    topics = (TopicPartitions("t", T, (0, 2)), TopicPartitions("s", U, (0, 1, 2, -1)))
+    asked = OffsetDelete(group_id="g", topics=topics)
+    records, reply = table.delete(asked, lambda one: one == "t", lambda _: 2)
     assert records == [at(None, topic="s")]
     codes = [[one.error_code for one in topic.partitions] for topic in reply.topics]
-    assert codes == [[ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC], [ErrorCode.NONE] * 2]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes == [
+        [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, unknown],
+        [ErrorCode.NONE, ErrorCode.NONE, unknown, unknown],
+    ]
 
 
 def test_a_group_is_deleted_with_what_is_pending() -> None:

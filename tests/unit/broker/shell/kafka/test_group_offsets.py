@@ -276,6 +276,15 @@ def test_positions_are_deleted() -> None:
     assert fetched(handlers, 9)[0].committed_offset == -1
 
 
+def test_positions_in_partitions_that_do_not_exist_are_not_deleted() -> None:
+    handlers = GroupBroker()
+    committed(handlers.groups.world, commit(42))
+    partitions = [{"partition_index": number} for number in (3, 4)]
+    asked = {"group_id": "g", "topics": [{"name": "orders", "partitions": partitions}]}
+    reply = handlers.ask(ApiKey.OFFSET_DELETE, asked)
+    assert codes(reply) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
 def test_deleting_is_guarded() -> None:
     handlers = GroupBroker()
     assert handlers.ask(ApiKey.OFFSET_DELETE, deleting("orders")).error_code == (
