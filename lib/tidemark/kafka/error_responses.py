@@ -144,6 +144,7 @@ class _Mirror:
 
     ``keys`` maps response fields to request fields. ``inner`` goes one level deeper; without it the
     row holds the error, in field ``error``. ``constants`` are further fields of such rows in Kafka.
+    ``through``: request array whose elements have the array ``of``, if not the request itself.
     """
 
     to: str
@@ -152,10 +153,16 @@ class _Mirror:
     inner: "_Mirror | None" = None
     error: str = "error_code"
     constants: Mapping[str, object] = field(default_factory=dict)
+    through: str = ""
 
     def rows(self, request: Any, error_code: int) -> list[dict[str, object]]:
         """Return the rows for all elements of the request's array."""
-        return [self._row(element, error_code) for element in getattr(request, self.of) or ()]
+        holders = getattr(request, self.through) if self.through else (request,)
+        return [
+            self._row(element, error_code)
+            for holder in holders
+            for element in getattr(holder, self.of) or ()
+        ]
 
     def _row(self, element: Any, error_code: int) -> dict[str, object]:
         row = dict(self.constants)
@@ -262,6 +269,15 @@ _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = MappingProxyType(
         ApiKey.DESCRIBE_CONFIGS: (_Mirror("results", "resources", _RESOURCE),),
         ApiKey.ALTER_CONFIGS: (_Mirror("responses", "resources", _RESOURCE),),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: (_Mirror("responses", "resources", _RESOURCE),),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: (
+            _Mirror(
+                "results",
+                "topics",
+                {"topic_name": "name"},
+                _Mirror("partitions", "partitions", _INDEX_IS_ELEMENT),
+                through="dirs",
+            ),
+        ),
         ApiKey.CREATE_PARTITIONS: (_Mirror("results", "topics", _NAME),),
         ApiKey.DELETE_GROUPS: (_Mirror("results", "groups_names", _GROUP_IS_ELEMENT),),
         ApiKey.ELECT_LEADERS: (

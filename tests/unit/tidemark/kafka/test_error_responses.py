@@ -8,11 +8,13 @@ from tidemark.kafka.apis import APIS, ApiKey
 from tidemark.kafka.error_responses import error_response
 from tidemark.kafka.long_tail import read_response, write_request
 from tidemark.kafka.primitives import ZERO_UUID
-from tidemark.kafka.schemas import load_schema
+from tidemark.kafka.schemas import FieldSchema, load_schema
 from unit.tidemark.kafka.catalogue import LONG_TAIL_APIS
 
 REFUSED = 41
 TOPIC_ID = bytes(range(16))
+WITHOUT_A_PLACE = [(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)]
+"""Versions whose errors belong to log directories, which no request names."""
 
 
 def answer(key: ApiKey, version: int, fields: dict[str, object]) -> Any:
@@ -28,6 +30,50 @@ def test_every_served_request_has_an_error_answer(key: ApiKey) -> None:
     for version in range(APIS[key].served_min, APIS[key].max + 1):
         says = getattr(answer(key, version, {}), "error_code", None)
         assert says == (REFUSED if at_top and version in at_top[0].versions else says)
+
+
+def filled(fields: tuple[FieldSchema, ...], version: int) -> dict[str, object]:
+    """A message in which each array has one element."""
+    arrays = [one for one in fields if version in one.versions and one.is_array]
+    return {one.name: [element(one, version)] for one in arrays}
+
+
+def element(array: FieldSchema, version: int) -> object:
+    if array.fields:
+        return filled(array.fields, version)
+    return {"string": "a", "bytes": b"", "uuid": TOPIC_ID, "bool": True}.get(array.wire_type, 0)
+
+
+def errors_in(message: object) -> list[object]:
+    """Error codes anywhere in a message."""
+    found: list[object] = []
+    for name, value in vars(message).items():
+        if name.endswith("error_code"):
+            found.append(value)
+        for one in value if isinstance(value, list) else ():
+            found += errors_in(one) if hasattr(one, "__dict__") else []
+    return found
+
+
+@pytest.mark.parametrize("key", LONG_TAIL_APIS, ids=lambda key: key.name)
+def test_a_refusal_has_its_error_somewhere(key: ApiKey) -> None:
+    silent = [
+        (key, version)
+        for version in range(APIS[key].served_min, APIS[key].max + 1)
+        if REFUSED not in errors_in(answer(key, version, filled(load_schema(key).request, version)))
+    ]
+    assert silent == [one for one in WITHOUT_A_PLACE if one[0] is key]
+
+
+def test_a_move_to_another_directory_is_refused_for_each_partition() -> None:
+    topics = [{"name": "orders", "partitions": [0, 4]}]
+    dirs = [{"path": path, "topics": topics} for path in ("/a", "/b")]
+    rows = answer(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, {"dirs": dirs}).results
+    refused = [(0, REFUSED), (4, REFUSED)]
+    assert [
+        (row.topic_name, [(one.partition_index, one.error_code) for one in row.partitions])
+        for row in rows
+    ] == [("orders", refused)] * 2
 
 
 @pytest.mark.parametrize("version", [2, 5, 7])
