@@ -8,7 +8,6 @@ from pydantic import Field
 from tidemark.client.errors import GroupNotFoundError
 from tidemark.model.authorization import Operation, group_resource, topic_resource
 from tidemark.model.errors import TidemarkError
-from tidemark.model.metadata import ClusterImage
 from tidemark.model.share_group_configs import DEAD_LETTER_TOPIC
 from tidemark.model.topics import TopicPartition
 
@@ -77,37 +76,43 @@ class WaitingLetters(PartitionName):
 
 
 def queues(ctx: AdminContext) -> list[DeadLetterQueue]:
-    """Return the groups with a queue, by id, from the metadata."""
+    """Return the groups with a queue, by id, from the metadata; of those groups and queues that the
+    caller may describe.
+    """
     image = ctx.image
-    return [
-        _queue(image, group_id, configs)
-        for group_id, configs in sorted(image.group_configs.items())
-        if configs.get(DEAD_LETTER_TOPIC) and ctx.may(Operation.DESCRIBE, group_resource(group_id))
-    ]
+    groups = ctx.visible(sorted(image.group_configs), group_resource)
+    found = (_queue(ctx, group_id, image.group_configs[group_id]) for group_id in groups)
+    return [one for one in found if one is not None]
 
 
 def queue_of(ctx: AdminContext, group_id: str) -> DeadLetterQueue:
-    """Return the queue of a group. Raises AdminError if it has none."""
+    """Return the queue of a group. Raises AdminError if there is none that the caller may
+    describe.
+    """
     found = find_queue(ctx, group_id)
     if found is None:
         raise not_found(
-            f"group {group_id!r} has no dead-letter queue",
+            f"group {group_id!r} has no dead-letter queue that {ctx.principal} may describe",
             field="group_id",
-            remedy=f"set {DEAD_LETTER_TOPIC} of the group",
+            remedy=f"set {DEAD_LETTER_TOPIC} of the group; the topic is shown with DESCRIBE on it",
         )
     return found
 
 
 def find_queue(ctx: AdminContext, group_id: str) -> DeadLetterQueue | None:
-    """Return the queue of a group; None if it has none."""
+    """Return the queue of a group; None if it has none that the caller may describe."""
     ctx.require(Operation.DESCRIBE, group_resource(group_id))
-    configs = ctx.image.group_configs.get(group_id, {})
-    return _queue(ctx.image, group_id, configs) if configs.get(DEAD_LETTER_TOPIC) else None
+    return _queue(ctx, group_id, ctx.image.group_configs.get(group_id, {}))
 
 
-def _queue(image: ClusterImage, group_id: str, configs: Mapping[str, str]) -> DeadLetterQueue:
-    name = configs[DEAD_LETTER_TOPIC]
-    topic = image.topics.get(name)
+def _queue(ctx: AdminContext, group_id: str, configs: Mapping[str, str]) -> DeadLetterQueue | None:
+    """Return the queue that the configuration of a group names. Kafka shows that configuration with
+    DESCRIBE_CONFIGS on the group, and a topic with DESCRIBE on it; the state is about the topic.
+    """
+    name = configs.get(DEAD_LETTER_TOPIC)
+    if not name or not ctx.may(Operation.DESCRIBE, topic_resource(name)):
+        return None
+    topic = ctx.image.topics.get(name)
     state: QueueState = "ready"
     if topic is None:
         state = "missing"

@@ -11,8 +11,9 @@ import pytest
 from controller.admin import dead_letters
 from controller.admin.context import AdminContext
 from controller.admin.dead_letters import letter
+from controller.admin.errors import AdminError
 from controller.admin.records import StoredRecord
-from tidemark.model.authorization import Operation, group_resource, topic_resource
+from tidemark.model.authorization import Operation, Resource, group_resource, topic_resource
 from tidemark.model.share_group_configs import DEAD_LETTER_TOPIC
 from tidemark.model.topics import TopicPartition
 from unit.controller.admin.contexts import a_context
@@ -83,12 +84,33 @@ async def stub_views(_: AdminContext) -> AsyncIterator[StubViews]:
     yield StubViews()
 
 
-def test_letters_wait_in_topics_that_the_caller_may_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letters, "share_views", stub_views)
+def seeing(*resources: Resource) -> AdminContext:
+    """The context of a caller who may describe these. The queue of ``g`` does not exist."""
     image = replace(
         a_cluster(a_topic("orders", (1,)), a_topic("secret", (1,))).image,
         group_configs={"g": {DEAD_LETTER_TOPIC: "dlq.a"}},
     )
-    sees = dict.fromkeys((group_resource("g"), topic_resource("orders")), (Operation.DESCRIBE,))
-    found = asyncio.run(dead_letters.waiting(a_context(image, sees, StubAdmin()), "g"))
+    return a_context(image, dict.fromkeys(resources, (Operation.DESCRIBE,)), StubAdmin())
+
+
+def test_letters_wait_in_topics_that_the_caller_may_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "share_views", stub_views)
+    ctx = seeing(group_resource("g"), topic_resource("orders"), topic_resource("dlq.a"))
+    found = asyncio.run(dead_letters.waiting(ctx, "g"))
     assert [one.topic_name for one in found] == ["orders"]
+
+
+def test_a_queue_is_shown_to_those_who_may_describe_the_topic() -> None:
+    ctx = seeing(group_resource("g"), topic_resource("dlq.a"))
+    assert [(one.queue, one.state) for one in dead_letters.queues(ctx)] == [("dlq.a", "missing")]
+    assert dead_letters.queue_of(ctx, "g").queue == "dlq.a"
+
+
+def test_who_may_describe_the_group_alone_learns_no_name_of_a_topic() -> None:
+    ctx = seeing(group_resource("g"), topic_resource("orders"))
+    assert dead_letters.queues(ctx) == []
+    assert dead_letters.find_queue(ctx, "g") is None
+    for ask in (dead_letters.letters, dead_letters.waiting):
+        with pytest.raises(AdminError) as refused:
+            asyncio.run(ask(ctx, "g"))
+        assert (refused.value.status, "dlq" in str(refused.value)) == (404, False)

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from tidemark.model.authorization import Authorizer, Operation, Requester, topic_resource
 from tidemark.model.ids import TopicId
+from tidemark.model.metadata import ClusterImage
 from tidemark.model.partition_leader import PartitionLeader, find_leader
 from tidemark.model.share_group_configs import DEAD_LETTER_TOPIC
 from tidemark.model.topics import TopicPartition
@@ -14,10 +16,23 @@ from tidemark.runtime.channel_pool import CallFailedError, ChannelPool, call_fai
 from tidemark.runtime.metadata_cache import MetadataCache
 from tidemark_wire.v1 import share_pb2, share_pb2_grpc
 
+HIDDEN: Final = "dead letters cannot be copied; the reason is about a topic that is not shown"
+"""Reason for callers who may not describe the queue."""
 _TIMEOUT_S: Final = 2.0
 
 Problems = Mapping[tuple[TopicId, int], str]
 """Reason by topic id and partition."""
+
+
+def shown_problem(
+    problem: str, group_id: str, image: ClusterImage, authorizer: Authorizer, requester: Requester
+) -> str:
+    """Return a problem as this caller may see it: a reason names the queue, a topic, and describes
+    it, and the right to describe the group is none to its configuration.
+    """
+    queue = image.group_configs.get(group_id, {}).get(DEAD_LETTER_TOPIC, "")
+    sees = not problem or authorizer.sees(requester, Operation.DESCRIBE, topic_resource(queue))
+    return problem if sees else HIDDEN
 
 
 class LetterProblems:

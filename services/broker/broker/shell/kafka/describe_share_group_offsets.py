@@ -13,7 +13,7 @@ from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.shell.cluster.controller_relay import caller_of
 from broker.shell.facts import BrokerFacts
-from broker.shell.groups.letter_problems import LetterProblems, Problems
+from broker.shell.groups.letter_problems import LetterProblems, Problems, shown_problem
 from broker.shell.groups.share_groups import DescribedOffsets, Outcome, ShareTopic
 from broker.shell.groups.share_lag import UNKNOWN_LAG, Lags, ShareLag
 from broker.shell.groups.share_relay import ShareRelay
@@ -54,6 +54,7 @@ class _Describing:
         context: RequestContext,
     ) -> None:
         self._facts = facts
+        self._metadata = metadata
         self._relay = relay
         self._lag = lag
         self._letters = letters
@@ -108,12 +109,17 @@ class _Describing:
                 for one in topic.offsets
             ),
         )
+        shown = {key: self._shown(group_id, problem) for key, problem in problems.items()}
         return {
             "group_id": group_id,
-            "topics": [*self._rows(described, lags, problems), *failed],
+            "topics": [*self._rows(described, lags, shown), *failed],
             "error_code": int(ErrorCode.NONE),
             "error_message": None,
         }
+
+    def _shown(self, group_id: str, problem: str) -> str:
+        authorizer, requester = self._facts.authorizer, self._context.requester
+        return shown_problem(problem, group_id, self._metadata.image, authorizer, requester)
 
     def _rows(
         self, described: DescribedOffsets, lags: Lags, problems: Problems

@@ -15,6 +15,7 @@ from broker.core.share.acknowledgement import Answer
 from broker.core.share.inspection import RangeView, view
 from broker.core.share.sessions import PartitionKey
 from broker.shell.facts import BrokerFacts
+from broker.shell.groups.letter_problems import shown_problem
 from broker.shell.rpc.streams import caller_of
 from broker.shell.share.inspection import ShareInspector, WindowView
 
@@ -57,9 +58,17 @@ class SharePartitionViews(share_pb2_grpc.SharePartitionsServicer):
             )
         permitted = [key for key in keys if self._hidden(key[0], context) is None]
         views = await self._inspector.views(request.group_id, permitted)
-        return share_pb2.DescribeShareLagsResponse(
-            lags=[self._lag(key, views.get(key, _HIDDEN)) for key in keys]
-        )
+        lags = [self._lag(key, views.get(key, _HIDDEN)) for key in keys]
+        image, requester = self._metadata.image, caller_of(context).requester
+        for lag in lags:
+            lag.dead_letter_problem = shown_problem(
+                lag.dead_letter_problem,
+                request.group_id,
+                image,
+                self._facts.authorizer,
+                requester,
+            )
+        return share_pb2.DescribeShareLagsResponse(lags=lags)
 
     async def Browse(  # noqa: N802 - the name in the proto
         self, request: share_pb2.BrowseShareRequest, context: Context
