@@ -25,13 +25,13 @@ async def handle(
     """
     rows = []
     for group_id in dict.fromkeys(request.groups):
-        reply = await _describe(facts, groups, group_id, context)
+        row = _row(await _describe(facts, groups, group_id, context), context)
         operations = OPERATIONS_NOT_REQUESTED
-        if request.include_authorized_operations and reply.error_code is ErrorCode.NONE:
+        if request.include_authorized_operations and not row["error_code"]:
             operations = facts.authorizer.authorized_operations(
                 context.requester, group_resource(group_id)
             )
-        rows.append({**_row(reply, context), "authorized_operations": operations})
+        rows.append({**row, "authorized_operations": operations})
     return {"groups": rows}
 
 

@@ -55,6 +55,15 @@ def test_operations_are_told_when_wanted() -> None:
     assert group.authorized_operations & 1 << Operation.DELETE
 
 
+@pytest.mark.parametrize(("version", "are_shown"), [(3, True), (5, True), (6, False)])
+def test_operations_on_a_group_that_is_dead_are_told_where_that_is_no_error(
+    version: int, are_shown: bool
+) -> None:
+    asked = {"groups": ["none"], "include_authorized_operations": True}
+    [group] = described(broker(), version, **asked)
+    assert (group.authorized_operations != OPERATIONS_NOT_REQUESTED) == are_shown
+
+
 def test_a_group_of_another_broker_is_its_own_error() -> None:
     handlers = broker()
     handlers.groups.failure = TidemarkError(ErrorCode.NOT_COORDINATOR, "elsewhere")
