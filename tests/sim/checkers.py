@@ -263,6 +263,8 @@ def check_producers(
         if entry is None:
             require(not must, "no producer is forgotten", f"{producer_id} has {must}")
             continue
+        if _is_raised(entry, epoch, history):
+            continue
         require(entry.producer_epoch == epoch, "producer epochs are kept", entry)
         got = list(entry.batches)
         if history.cleaned_end:
@@ -277,6 +279,15 @@ def check_producers(
             f"producer {producer_id}: {got}, must {must}, wrote {batches[-8:]}",
         )
     require(not known, "no producer is invented", known)
+
+
+def _is_raised(entry: ProducerEntry, epoch: int, history: PlainLog) -> bool:
+    """Return True if a producer has an epoch above that of its batches, since the log has lost its
+    batches of that one. A snapshot as of the log's start may know it, and older epochs stay fenced:
+    whoever wrote in the newer one had been given it. Nothing else of what was lost is known.
+    """
+    seen = history.epochs_seen[entry.producer_id]
+    return history.has_lost and epoch < entry.producer_epoch <= seen and not entry.batches
 
 
 def _in_order(batches: list[ProducedBatch], some: Sequence[ProducedBatch]) -> bool:

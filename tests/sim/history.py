@@ -83,6 +83,8 @@ class PlainLog:
     """True if a power failure took batches in favor of which compaction had removed others."""
     is_settled: bool = True
     """False after a restart, until a flush round reports the synced end."""
+    epochs_seen: dict[int, int] = field(default_factory=dict)
+    """Highest epoch of each producer in any batch, lost ones included."""
 
     def appended(self, batch: bytes, *, is_promised: bool) -> Written:
         """Record a batch that the node wrote."""
@@ -90,6 +92,8 @@ class PlainLog:
         self.batches.append(written)
         self.by_first[written.first] = written
         self.log_end = written.last + 1
+        producer_id, epoch = written.header.producer_id, written.header.producer_epoch
+        self.epochs_seen[producer_id] = max(epoch, self.epochs_seen.get(producer_id, epoch))
         return written
 
     def became_os(self) -> None:

@@ -191,6 +191,23 @@ def test_a_producer_table_that_lacks_something(entries: list[ProducerEntry]) -> 
         check_producers(log, entries, 0)
 
 
+def test_a_producer_whose_last_epoch_was_lost_is_fenced_all_the_same() -> None:
+    def raised() -> PlainLog:
+        later = batch(2, producer_id=1, producer_epoch=1, sequence=0)
+        return history(batch(0, producer_id=1, sequence=0), later)
+
+    log = raised()
+    log.cut_to(2)
+    check_producers(log, [entry(0)], 0)
+    check_producers(log, [entry(epoch=1)], 0)
+    for found in (entry(epoch=2), entry(2, epoch=1)):  # never raised; a batch that is gone
+        with pytest.raises(BrokenError, match="epochs are kept"):
+            check_producers(log, [found], 0)
+    for found in (entry(0), entry(epoch=2)):
+        with pytest.raises(BrokenError, match="epochs are kept"):
+            check_producers(raised(), [found], 0)
+
+
 def test_a_producer_that_never_was() -> None:
     with pytest.raises(BrokenError, match="invented"):
         check_producers(history(batch(0)), [entry(0)], 0)
