@@ -120,7 +120,13 @@ class DeadLetters:
         self._due: list[Span] = []
         self._held: dict[TransactionKey, list[Span]] = {}
         self._blocked: list[Span] = []
-        """Letters that the queue cannot take, or that are damaged: tried again after all others."""
+        """Letters that the queue cannot take, or that are damaged: tried again after all others, in
+        turns.
+        """
+        self._blocked_next = Offset(0)
+        """The turn is that of the first blocked letter from here on."""
+        self._letters_max = LETTERS_MAX
+        """Fewer after a read that failed: whatever cannot be read is then found alone."""
         self._producer: TransactionKey | None = None
         """Producer id, and the epoch of the next transaction; None: to be taken over first."""
         self._retry_at = _READY
@@ -203,15 +209,25 @@ class DeadLetters:
         spans: list[Span] = []
         if not self._held:
             while not spans:
-                source = self._due or self._blocked
-                if not source:
+                if self._due:
+                    spans, self._due = taken(self._due, self._letters_max)
+                elif self._blocked:
+                    spans = self._take_blocked()
+                else:
                     self.problem = None  # the log has dropped all that waited
                     return None
-                spans, source[:] = taken(source, LETTERS_MAX if self._due else 1)
                 spans = self._still_waiting(spans)
         step = Step.BEGIN if self._producer is None else Step.READ
         self.attempt = Attempt(spans, step, self._producer)
         return self.attempt
+
+    def _take_blocked(self) -> list[Span]:
+        """Take the blocked letter whose turn it is."""
+        turns = clipped(self._blocked, self._blocked_next) or self._blocked
+        offset, _ = turns[0]
+        self._blocked = apart(self._blocked, [(offset, offset)])
+        self._blocked_next = Offset(offset + 1)
+        return [(offset, offset)]
 
     def _still_waiting(self, spans: list[Span]) -> list[Span]:
         """Leave out what is archived by now."""
@@ -291,12 +307,24 @@ class DeadLetters:
                 attempt.step = None  # it was for the takeover only, or nothing can be copied
         else:
             attempt.problem = attempt.problem or problem
+            if step is Step.READ and problem.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._not_read(attempt, problem)
             must_abort = step in _OPEN and problem.error_code not in _TAKEN_OVER
             attempt.step = Step.ABORT if must_abort else None
             if attempt.step is None and step is not Step.READ:
                 self._producer = None
         if attempt.step is None:
             self._over(attempt, now, has_committed=step is Step.COMMIT)
+
+    def _not_read(self, attempt: Attempt, problem: Problem) -> None:
+        """Read one letter after the other from now on: one that fails alone is blocked, and the
+        next one is read at once.
+        """
+        if sum(last - first + 1 for first, last in attempt.spans) > 1:
+            self._letters_max = 1
+            return
+        self._blocked = joined([*self._blocked, *attempt.spans])
+        attempt.spans, attempt.problem, self.problem = [], None, problem
 
     def _over(self, attempt: Attempt, now: InstantMs, *, has_committed: bool) -> None:
         self.attempt = None
@@ -312,6 +340,7 @@ class DeadLetters:
             if has_committed:
                 self._in_a_row = 0
                 self._delays.reset()
+                self._letters_max = min(LETTERS_MAX, 2 * self._letters_max)
                 self.copied += attempt.copies
                 self.problem = self.problem if self._blocked else None
             if self._blocked and not self._due:

@@ -66,7 +66,6 @@ _WALK_FAILURES = (
     JobTooLongError,
     RecordsError,
     WorkerDiedError,
-    WorkerPoolBusyError,
 )
 
 
@@ -212,6 +211,8 @@ class LetterCopier:
                 for one in places
             ]
             work.copies = await self._workers.run_for(held, copies, stored, order)
+        except WorkerPoolBusyError as busy:
+            return Problem(ErrorCode.REQUEST_TIMED_OUT, f"{source}: {busy}")
         except _WALK_FAILURES as failure:
             return Problem(ErrorCode.KAFKA_STORAGE_ERROR, f"{source}: {failure}")
         work.queue = queue.partition_of(source)

@@ -28,6 +28,7 @@ from unit.broker.core.share.share_worlds import (
 )
 
 SETTINGS = ShareSettings(lock_ms=LOCK_MS, has_dead_letters=True)
+UNREADABLE = Problem(ErrorCode.KAFKA_STORAGE_ERROR, "orders-0: the records could not be read")
 DOWN = Problem(ErrorCode.LEADER_NOT_AVAILABLE, "dlq.a-0 has no leader")
 T1 = TransactionKey(ProducerId(9), ProducerEpoch(0))
 ORDER = [Step.BEGIN, Step.READ, Step.COPY, Step.ENLIST, Step.HOLD, Step.COMMIT]
@@ -216,6 +217,45 @@ def test_letters_that_cannot_be_read_hold_up_no_others() -> None:
     )
     copying.world.pass_time(60_000)
     assert copying.spans() == [(0, 0)], "it is tried again alone"
+
+
+def test_letters_that_wait_for_an_operator_are_tried_again_in_turns() -> None:
+    copying = Copying()
+    attempt = copying.begin()
+    copying.letters.was_read(attempt, Offset(10), [Offset(5)], [Offset(0)])
+    copying.run(attempt)
+    copying.letters.ended(T1, is_committed=True)
+    tried = []
+    for _ in range(4):
+        copying.world.pass_time(60_000)
+        attempt = copying.begin()
+        tried += attempt.spans
+        ((offset, _),) = attempt.spans
+        copying.letters.was_read(attempt, Offset(offset + 1), [], [offset])
+        copying.letters.did(attempt, None, copying.now)
+    assert tried == [(0, 0), (5, 5), (0, 0), (5, 5)]
+
+
+@pytest.mark.parametrize("damaged", [{0}, {0, 1, 2}, {4, 5}, {9}, {0, 9}])
+def test_a_range_that_cannot_be_read_holds_up_no_others(damaged: set[int]) -> None:
+    copying = Copying()
+    finished: set[int] = set()
+    for _ in range(20):  # some of them find what cannot be read
+        copying.world.pass_time(60_000)
+        attempt = copying.begin()
+        wanted = {one for first, last in attempt.spans for one in range(first, last + 1)}
+        is_readable = wanted.isdisjoint(damaged)
+        copying.run(attempt, fail=None if is_readable else Step.READ, why=UNREADABLE)
+        if is_readable:
+            assert attempt.transaction is not None
+            copying.letters.ended(attempt.transaction, is_committed=True)
+            finished |= wanted
+        if len(finished | damaged) == 10 and copying.letters.problem is not None:
+            break
+    assert finished == set(range(10)) - damaged
+    assert copying.letters.problem == UNREADABLE
+    archiving = [one for one in copying.world.share.window if one.state is ARCHIVING]
+    assert sum(one.records for one in archiving) == len(damaged)
 
 
 def test_a_letter_that_is_too_large_is_tried_again_alone() -> None:
