@@ -31,7 +31,7 @@ from tidemark.codec.share_transaction_records import (
     encode_pending,
     encode_transaction_end,
 )
-from tidemark.model.ids import LeaderEpoch, Offset, TopicId
+from tidemark.model.ids import NO_EPOCH, LeaderEpoch, Offset, TopicId
 from tidemark.model.share_state import (
     PERSISTED_STATES,
     UNKNOWN_COUNT,
@@ -47,6 +47,7 @@ UPDATE_KEY: Final = 1
 _KEY_TYPE_KNOWN_MAX: Final = STATE_PARTITION_METADATA_KEY
 _VERSION: Final = 0
 _COMPLETE_COUNT_TAG: Final = 0
+_LOG_EPOCH_TAG: Final = 1_001
 _INT32_BYTES: Final = 4
 _PERSISTED: Final = frozenset(map(int, PERSISTED_STATES))
 
@@ -71,6 +72,8 @@ class ShareSnapshotValue:
     """Acknowledgements of open transactions, ascending, without overlap. Their offsets may be in
     batches too: with the state before.
     """
+    log_epoch: LeaderEpoch = NO_EPOCH
+    """Leader epoch in whose log the offsets are records; NO_EPOCH: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,8 @@ class ShareUpdateValue:
     delivery_complete_count: int = UNKNOWN_COUNT
     batches: tuple[StateBatch, ...] = ()
     pending: tuple[PendingBatch, ...] = ()
+    log_epoch: LeaderEpoch = NO_EPOCH
+    """As in a snapshot. NO_EPOCH: as before, or unknown if the leader is a later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +202,10 @@ def _tagged(value: ShareSnapshotValue | ShareUpdateValue) -> Mapping[int, bytes]
         found[_COMPLETE_COUNT_TAG] = count.done_without_version()
     if value.pending:
         found[PENDING_TAG] = encode_pending(value.pending)
+    if value.log_epoch != NO_EPOCH:
+        epoch = FieldWriter(_VERSION)
+        epoch.int32(value.log_epoch)
+        found[_LOG_EPOCH_TAG] = epoch.done_without_version()
     return found
 
 
@@ -227,6 +236,7 @@ def _read_snapshot(value: bytes | None) -> ShareSnapshotValue | None:
         batches=batches,
         delivery_complete_count=_read_complete_count(tagged),
         pending=decode_pending(tagged.get(PENDING_TAG)),
+        log_epoch=_read_log_epoch(tagged),
     )
 
 
@@ -246,6 +256,7 @@ def _read_update(value: bytes | None) -> ShareUpdateValue | None:
         batches=batches,
         delivery_complete_count=_read_complete_count(tagged),
         pending=decode_pending(tagged.get(PENDING_TAG)),
+        log_epoch=_read_log_epoch(tagged),
     )
 
 
@@ -262,9 +273,17 @@ def _read_batches(reader: FieldReader) -> tuple[StateBatch, ...]:
 
 
 def _read_complete_count(tagged: Mapping[int, bytes]) -> int:
-    content = tagged.get(_COMPLETE_COUNT_TAG)
+    return _read_tagged(tagged, _COMPLETE_COUNT_TAG, UNKNOWN_COUNT)
+
+
+def _read_log_epoch(tagged: Mapping[int, bytes]) -> LeaderEpoch:
+    return LeaderEpoch(_read_tagged(tagged, _LOG_EPOCH_TAG, NO_EPOCH))
+
+
+def _read_tagged(tagged: Mapping[int, bytes], tag: int, otherwise: int) -> int:
+    content = tagged.get(tag)
     if content is None:
-        return UNKNOWN_COUNT
+        return otherwise
     if len(content) != _INT32_BYTES:
-        raise DamagedRecordError(f"a count of {len(content)} bytes")
+        raise DamagedRecordError(f"tag {tag} of {len(content)} bytes; it has {_INT32_BYTES}")
     return FieldReader(content).int32()

@@ -108,12 +108,26 @@ class InitializeState:
     """``UNKNOWN_START``: the first leader that reads the state decides."""
 
 
+class LogEpochs(NamedTuple):
+    """Leader epochs of a partition's log, from which follows what of a state the log has lost."""
+
+    starts: tuple[tuple[LeaderEpoch, Offset], ...]
+    """The latest epochs, ascending, each with its first offset."""
+    log_end: Offset
+
+    def end_of(self, leader_epoch: LeaderEpoch) -> Offset:
+        """End, exclusive, of what was written up to an epoch."""
+        return next((start for epoch, start in self.starts if epoch > leader_epoch), self.log_end)
+
+
 @dataclass(frozen=True, slots=True)
 class ReadState:
     """Read the state for a leader. Its leader epoch fences those of earlier leaders."""
 
     key: SharePartitionKey
     leader_epoch: LeaderEpoch
+    log: LogEpochs | None = None
+    """None: unknown, in a request of a broker of an earlier release."""
 
 
 @dataclass(frozen=True, slots=True)

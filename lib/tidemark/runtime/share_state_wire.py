@@ -14,6 +14,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId
 from tidemark.model.share_state import (
     DeliveryState,
+    LogEpochs,
     PendingBatch,
     ReadState,
     ReadStateSummary,
@@ -56,7 +57,12 @@ def write_reads(group_id: str, reads: Iterable[ReadState]) -> pb.ReadShareStates
 def read_reads(wire: pb.ReadShareStatesRequest) -> tuple[ReadState, ...]:
     """Convert from wire to model."""
     return tuple(
-        ReadState(_key(wire.group_id, part), LeaderEpoch(part.leader_epoch)) for part in wire.parts
+        ReadState(
+            _key(wire.group_id, part),
+            LeaderEpoch(part.leader_epoch),
+            _read_log(part.log) if part.HasField("log") else None,
+        )
+        for part in wire.parts
     )
 
 
@@ -253,11 +259,25 @@ def _key(group_id: str, part: _HasPartition) -> SharePartitionKey:
 
 
 def _write_read(request: ReadState | ReadStateSummary) -> pb.ReadShareStatesRequest.Part:
+    log = request.log if isinstance(request, ReadState) else None
     return pb.ReadShareStatesRequest.Part(
         topic_id=request.key.topic_id,
         partition=request.key.partition,
         leader_epoch=request.leader_epoch,
+        log=None if log is None else _write_log(log),
     )
+
+
+def _write_log(log: LogEpochs) -> pb.ReadShareStatesRequest.LogEpochs:
+    wire = pb.ReadShareStatesRequest.LogEpochs(log_end=log.log_end)
+    for leader_epoch, first_offset in log.starts:
+        wire.starts.add(leader_epoch=leader_epoch, first_offset=first_offset)
+    return wire
+
+
+def _read_log(wire: pb.ReadShareStatesRequest.LogEpochs) -> LogEpochs:
+    starts = tuple((LeaderEpoch(one.leader_epoch), Offset(one.first_offset)) for one in wire.starts)
+    return LogEpochs(starts, Offset(wire.log_end))
 
 
 def _write_batch(batch: StateBatch) -> pb.ShareStateBatch:

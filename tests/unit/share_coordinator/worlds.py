@@ -38,6 +38,7 @@ from tidemark.model.ids import (
 from tidemark.model.share_state import (
     UNKNOWN_START,
     DeliveryState,
+    LogEpochs,
     PendingBatch,
     ReadState,
     ReadStateSummary,
@@ -213,8 +214,10 @@ class World:
     ) -> tuple[StateRead | StateResult | StateSummary, ...]:
         return self.ask(AskStates(group_id, requests), AskStatesReply).answers
 
-    def read(self, key: SharePartitionKey, leader_epoch: int = 0) -> StateRead:
-        request = ReadState(key, LeaderEpoch(leader_epoch))
+    def read(
+        self, key: SharePartitionKey, leader_epoch: int = 0, log: LogEpochs | None = None
+    ) -> StateRead:
+        request = ReadState(key, LeaderEpoch(leader_epoch), log)
         (answer,) = self.ask_states(request, group_id=key.group_id)
         assert isinstance(answer, StateRead)
         return answer

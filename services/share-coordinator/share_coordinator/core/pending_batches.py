@@ -55,6 +55,15 @@ def uncovered(batches: Batches, pending: Pending) -> Batches:
     return tuple(found)
 
 
+def below(end: Offset, batches: Iterable[RangeT]) -> tuple[RangeT, ...]:
+    """Return the parts of ``batches`` below an offset."""
+    return tuple(
+        one if one.last_offset < end else one._replace(last_offset=Offset(end - 1))
+        for one in batches
+        if one.first_offset < end
+    )
+
+
 def may_be_pending(batch: PendingBatch, batches: Batches, pending: Pending, start: Offset) -> bool:
     """True if no offset of ``batch`` is finished, was delivered since, or is pending in another
     transaction with the same delivery. Dead letters must be kept as such.

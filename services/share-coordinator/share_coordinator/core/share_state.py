@@ -7,13 +7,15 @@ earlier snapshot may still be in a log whose beginning was deleted: they change 
 from dataclasses import dataclass, replace
 
 from tidemark.codec.share_records import ShareSnapshotValue, ShareUpdateValue
-from tidemark.model.ids import LeaderEpoch, Offset, ProducerId
+from tidemark.model.ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset, ProducerId
 from tidemark.model.share_state import (
     TERMINAL_STATES,
     UNKNOWN_COUNT,
     UNKNOWN_START,
     DeliveryState,
     PendingBatch,
+    ReadState,
+    StateBatch,
     StateEpoch,
     WriteState,
 )
@@ -32,6 +34,10 @@ class ShareState:
     state_epoch: StateEpoch
     leader_epoch: LeaderEpoch
     """The greatest that has read or written the state."""
+    log_epoch: LeaderEpoch = NO_EPOCH
+    """That in whose log the offsets are records. NO_EPOCH: unknown, as of a start that was reset
+    and that no log has reached yet.
+    """
     start_offset: Offset
     delivery_complete_count: int = UNKNOWN_COUNT
     batches: Batches = ()
@@ -50,12 +56,41 @@ class ShareState:
         return replace(
             self,
             leader_epoch=max(self.leader_epoch, write.leader_epoch),
+            log_epoch=self.log_epoch_after(write),
             start_offset=start,
             delivery_complete_count=_newer(
                 write.delivery_complete_count, self.delivery_complete_count
             ),
             batches=batches,
             pending=pending_batches.remaining(pending, batches, start),
+        )
+
+    def log_epoch_after(self, write: WriteState | ShareUpdateValue) -> LeaderEpoch:
+        """Return the epoch in whose log all offsets are, after a write or its record. A leader
+        writes about records of its own log.
+        """
+        if isinstance(write, WriteState):
+            return max(self.log_epoch, write.leader_epoch)
+        if write.log_epoch != NO_EPOCH or write.leader_epoch > self.log_epoch:
+            return write.log_epoch
+        return self.log_epoch
+
+    @property
+    def end_offset(self) -> Offset:
+        """End, exclusive, of what the state is about."""
+        lasts = [every[-1].last_offset for every in (self.batches, self.pending) if every]
+        return Offset(max(self.start_offset, *(last + 1 for last in lasts), NO_OFFSET))
+
+    def cut_to(self, log_end: Offset) -> "ShareState":
+        """After the log has lost all from an offset on: what is written there now is new."""
+        batches = pending_batches.below(log_end, self.batches)
+        complete = sum(_offset_count(one) for one in batches if one[2] in TERMINAL_STATES)
+        return replace(
+            self,
+            start_offset=min(self.start_offset, log_end),
+            batches=batches,
+            pending=pending_batches.below(log_end, self.pending),
+            delivery_complete_count=min(self.delivery_complete_count, complete),
         )
 
     @property
@@ -98,6 +133,7 @@ class ShareState:
             write_timestamp=wall_ms,
             batches=self.batches,
             pending=self.pending,
+            log_epoch=self.log_epoch,
         )
 
     def updated(self, value: ShareUpdateValue) -> "ShareState":
@@ -125,6 +161,7 @@ def from_snapshot(value: ShareSnapshotValue) -> ShareState:
         delivery_complete_count=value.delivery_complete_count,
         batches=value.batches,
         pending=value.pending,
+        log_epoch=value.log_epoch,
         snapshot_epoch=value.snapshot_epoch,
         created_at=value.create_timestamp,
     )
@@ -139,21 +176,43 @@ def update_of(state: ShareState, write: WriteState) -> ShareUpdateValue:
         delivery_complete_count=write.delivery_complete_count,
         batches=write.batches,
         pending=write.pending,
+        log_epoch=state.log_epoch_after(write),
     )
 
 
-def leader_update(state: ShareState, leader_epoch: LeaderEpoch) -> ShareUpdateValue:
+def leader_update(state: ShareState, read: ReadState) -> ShareUpdateValue:
     """The update that makes a newer leader's epoch known to later owners of the state."""
     return ShareUpdateValue(
         snapshot_epoch=state.snapshot_epoch,
-        leader_epoch=leader_epoch,
+        leader_epoch=read.leader_epoch,
         start_offset=UNKNOWN_START,
+        log_epoch=_log_epoch_of(state, read),
     )
+
+
+def cut_by(state: ShareState, read: ReadState) -> ShareState | None:
+    """The state after a read by a newer leader, if its log has lost records that the state is
+    about: an unclean election, or a power failure, took them. None: it has not, as far as is known.
+
+    A start that was reset may be beyond the log's end. No epoch has reached it, and it stays.
+    """
+    if read.log is None or state.log_epoch == NO_EPOCH or state.log_epoch >= read.leader_epoch:
+        return None
+    log_end = read.log.end_of(state.log_epoch)
+    if state.end_offset <= log_end:
+        return None
+    cut = state.cut_to(log_end)
+    return replace(cut, leader_epoch=read.leader_epoch, log_epoch=read.leader_epoch)
+
+
+def _log_epoch_of(state: ShareState, read: ReadState) -> LeaderEpoch:
+    is_in_log = read.log is not None and state.end_offset <= read.log.log_end
+    return read.leader_epoch if is_in_log else NO_EPOCH
 
 
 def _newer(written: int, before: int) -> int:
     return before if written == UNKNOWN_COUNT else written
 
 
-def _offset_count(batch: PendingBatch) -> int:
+def _offset_count(batch: StateBatch | PendingBatch) -> int:
     return batch.last_offset - batch.first_offset + 1

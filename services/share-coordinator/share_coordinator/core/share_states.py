@@ -54,6 +54,7 @@ from share_coordinator.core.pending_batches import (
 )
 from share_coordinator.core.share_state import (
     ShareState,
+    cut_by,
     from_snapshot,
     leader_update,
     update_of,
@@ -197,9 +198,10 @@ class ShareStates:
         )
         return _done(request.key, ShareSnapshotRecord(request.key, value))
 
-    def read(self, request: ReadState) -> Outcome:
+    def read(self, request: ReadState, wall_ms: int) -> Outcome:
         """Read the whole state for a leader. A newer leader epoch is recorded, so that it fences
-        earlier leaders after a change of the shard's owner too.
+        earlier leaders after a change of the shard's owner too. What the leader's log has lost is
+        cut off the state, in the same record: a later leader could not find it any longer.
         """
         state = self.of(request.key)
         if state is None:
@@ -208,18 +210,14 @@ class ShareStates:
         if request.leader_epoch < state.leader_epoch:
             code, message = ErrorCode.FENCED_LEADER_EPOCH, _leader_fence(state)
             return Outcome((), StateRead(request.key, code, error_message=message))
-        reply = StateRead(
-            request.key,
-            ErrorCode.NONE,
-            state_epoch=state.state_epoch,
-            start_offset=state.start_offset,
-            batches=uncovered(state.batches, state.pending),
-            pending=state.pending,
-        )
         if request.leader_epoch == state.leader_epoch:
-            return Outcome((), reply)
-        update = leader_update(state, request.leader_epoch)
-        return Outcome((ShareUpdateRecord(request.key, update),), reply)
+            return Outcome((), _read_reply(request.key, state))
+        cut = cut_by(state, request)
+        if cut is not None:
+            snapshot = ShareSnapshotRecord(request.key, cut.as_snapshot(wall_ms))
+            return Outcome((snapshot,), _read_reply(request.key, cut))
+        update = ShareUpdateRecord(request.key, leader_update(state, request))
+        return Outcome((update,), _read_reply(request.key, state))
 
     def write(self, request: WriteState, wall_ms: int) -> Outcome:
         """Write a change: as an update, or after ``updates_per_snapshot`` of them as a snapshot.
@@ -395,6 +393,17 @@ class ShareStates:
             for group_id, of_group in self._groups.items()
         }
         return states, self.ended.facts()
+
+
+def _read_reply(key: SharePartitionKey, state: ShareState) -> StateRead:
+    return StateRead(
+        key,
+        ErrorCode.NONE,
+        state_epoch=state.state_epoch,
+        start_offset=state.start_offset,
+        batches=uncovered(state.batches, state.pending),
+        pending=state.pending,
+    )
 
 
 def _write_problem(request: WriteState) -> str | None:

@@ -57,7 +57,7 @@ def _outcomes(
 def _judge(states: ShareStates, one: StateRequest, wall_ms: int) -> Outcome:
     match one:
         case ReadState():
-            return states.read(one)
+            return states.read(one, wall_ms)
         case WriteState():
             return states.write(one, wall_ms)
         case ReadStateSummary():

@@ -5,7 +5,7 @@ from share_coordinator.core.share_state import (
     update_of,
 )
 from tidemark.model.ids import LeaderEpoch, Offset
-from tidemark.model.share_state import DeliveryState, SharePartitionKey, StateEpoch
+from tidemark.model.share_state import DeliveryState, ReadState, SharePartitionKey, StateEpoch
 from unit.broker.core.groups.consumer.worlds import topic_id
 from unit.share_coordinator.worlds import G, a_write, batch
 
@@ -53,6 +53,6 @@ def test_an_update_of_an_earlier_snapshot_changes_nothing() -> None:
 
 
 def test_a_newer_leader_changes_nothing_else() -> None:
-    found = STATE.updated(leader_update(STATE, LeaderEpoch(7)))
+    found = STATE.updated(leader_update(STATE, ReadState(KEY, LeaderEpoch(7))))
     assert (found.leader_epoch, found.start_offset, found.batches) == (7, 10, STATE.batches)
     assert found.delivery_complete_count == 1

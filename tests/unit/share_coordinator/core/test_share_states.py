@@ -11,6 +11,7 @@ from tidemark.model.share_state import (
     DeleteState,
     DeliveryState,
     InitializeState,
+    LogEpochs,
     ReadStateSummary,
     SharePartitionKey,
     StateBatch,
@@ -18,7 +19,7 @@ from tidemark.model.share_state import (
     StateSummary,
 )
 from unit.broker.core.groups.consumer.worlds import topic_id
-from unit.share_coordinator.worlds import START_WALL, G, World, a_write, batch
+from unit.share_coordinator.worlds import START_WALL, G, World, a_write, batch, pending
 
 AVAILABLE, ACKNOWLEDGED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED
 OTHER = SharePartitionKey(G, topic_id(9), 0)
@@ -66,6 +67,81 @@ def test_a_read_again_by_the_same_leader_writes_nothing() -> None:
     before = len(world.log)
     assert world.read(key, leader_epoch=5).error_code is ErrorCode.NONE
     assert len(world.log) == before
+
+
+def summed_up(world: World, key: SharePartitionKey) -> tuple[int, int, int]:
+    (found,) = world.ask_states(ReadStateSummary(key, LeaderEpoch(0)))
+    assert isinstance(found, StateSummary)
+    return found.leader_epoch, found.start_offset, found.delivery_complete_count
+
+
+def a_log(*starts: tuple[int, int], end: int) -> LogEpochs:
+    return LogEpochs(tuple((LeaderEpoch(epoch), Offset(at)) for epoch, at in starts), Offset(end))
+
+
+SHORTER = a_log((2, 0), (5, 7), (6, 13), (7, 15), end=15)
+"""Of a leader of epoch 7 that was elected uncleanly: epoch 5 has lost all from offset 13 on."""
+
+
+def test_a_start_that_the_log_has_lost_goes_back() -> None:
+    """Records that are written at its offsets are others, which no member has had."""
+    world, key = a_world()
+    world.write(key, start=20, leader_epoch=5, complete=4)
+    found = world.read(key, leader_epoch=7, log=SHORTER)
+    assert (found.start_offset, found.batches) == (13, ())
+    world.reload()
+    again = world.read(key, leader_epoch=8, log=a_log((7, 15), (8, 30), end=40))
+    assert again.start_offset == 13, "it is durable, and found once"
+    assert summed_up(world, key)[1:] == (13, 0)
+    assert world.write(key, start=14, leader_epoch=8).error_code is ErrorCode.NONE
+
+
+def test_states_of_records_that_the_log_has_lost_are_forgotten() -> None:
+    world, key = a_world()
+    kept = batch(11, 14, ACKNOWLEDGED), batch(16, 17, AVAILABLE, 3)
+    world.write(key, *kept, leader_epoch=5, complete=4, pending=(pending(18, 19),))
+    found = world.read(key, leader_epoch=7, log=SHORTER)
+    assert (found.start_offset, found.batches) == (10, (batch(11, 12, ACKNOWLEDGED),))
+    assert found.pending == ()
+    assert summed_up(world, key)[1:] == (10, 2)
+    world.end_transaction(1, commits=True)
+    world.reload()
+    assert world.read(key, leader_epoch=7).batches == (batch(11, 12, ACKNOWLEDGED),)
+
+
+def test_a_log_that_has_all_records_takes_nothing() -> None:
+    world, key = a_world()
+    world.write(key, batch(11, 14, ACKNOWLEDGED), leader_epoch=5)
+    found = world.read(key, leader_epoch=7, log=a_log((5, 7), (7, 15), end=15))
+    assert found.batches == (batch(11, 14, ACKNOWLEDGED),)
+    world.write(key, batch(15, 19, ACKNOWLEDGED), leader_epoch=7)
+    found = world.read(key, leader_epoch=9, log=a_log((5, 7), (7, 15), (9, 20), end=20))
+    assert found.batches == (batch(11, 19, ACKNOWLEDGED),)
+
+
+def test_a_leader_without_its_log_takes_nothing_and_hides_nothing() -> None:
+    """A broker of an earlier release. What it writes may be in another log than the state's."""
+    world, key = a_world()
+    world.write(key, start=20, leader_epoch=5)
+    assert world.read(key, leader_epoch=6).start_offset == 20
+    found = world.read(key, leader_epoch=7, log=a_log((5, 7), (7, 22), end=22))
+    assert found.start_offset == 20
+    found = world.read(key, leader_epoch=8, log=a_log((5, 7), (8, 19), end=19))
+    assert found.start_offset == 19
+
+
+def test_a_start_that_was_reset_beyond_the_log_stays_there() -> None:
+    """No record was lost: an operator wants what comes to be left out."""
+    world, key = a_world()
+    begins = InitializeState(key, StateEpoch(world.epoch_of(key) + 1), Offset(100))
+    (record,) = world.shard._states.initialize(begins, START_WALL).records
+    world.shard.replay(record, None)
+    for epoch in (6, 7, 8):
+        log = a_log((5, 0), (epoch, 10 * epoch), end=10 * epoch)
+        assert world.read(key, leader_epoch=epoch, log=log).start_offset == 100
+    world.write(key, batch(101, 101, ACKNOWLEDGED), start=100, leader_epoch=8)
+    found = world.read(key, leader_epoch=9, log=a_log((5, 0), (9, 90), end=90))
+    assert (found.start_offset, found.batches) == (90, ()), "it was reached, and the end lost"
 
 
 @pytest.mark.parametrize("difference", [-1, 1])

@@ -1,5 +1,8 @@
 """State of share-partitions: Kafka's bytes, written out by hand from its schemas (4.3)."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from tidemark.codec.coordinator_fields import DamagedRecordError, NewerRecordError
 from tidemark.codec.share_records import (
@@ -116,6 +119,21 @@ def test_an_acquired_record_is_never_in_the_log(state: str) -> None:
     key, value = GOLDEN[2][1], GOLDEN[2][2].replace("c 02 0001", f"c {state} 0001")
     with pytest.raises(DamagedRecordError, match="offsets 10 to 12 in delivery state"):
         decode(bytes.fromhex(key), bytes.fromhex(value))
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_the_epoch_of_the_log_is_a_tag_that_kafka_leaves_out(number: int) -> None:
+    record: Any = GOLDEN[number][0]
+    plain = GOLDEN[number][2]
+    ours = replace(record, value=replace(record.value, log_epoch=LeaderEpoch(7)))
+    key, value = encode(ours)
+    assert decode(key, value) == ours
+    assert value is not None
+    tagged = bytes.fromhex("e907 04 00000007")
+    before = bytes.fromhex(plain)
+    assert value == before[:-7] + b"\2" + before[-6:] + tagged
+    with pytest.raises(DamagedRecordError, match="tag 1001 of 2 bytes"):
+        decode(key, value[:-5] + bytes.fromhex("02 0007"))
 
 
 def test_a_count_of_another_size_is_no_count() -> None:

@@ -8,6 +8,7 @@ from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId
 from tidemark.model.share_state import (
     DeliveryState,
+    LogEpochs,
     PendingBatch,
     ReadState,
     ReadStateSummary,
@@ -55,7 +56,10 @@ PENDING = st.lists(
     ),
     max_size=3,
 ).map(tuple)
-READS = st.lists(st.builds(ReadState, KEYS, LEADER_EPOCHS), max_size=3).map(tuple)
+LOGS = st.builds(
+    LogEpochs, st.lists(st.tuples(LEADER_EPOCHS, OFFSETS), max_size=3).map(tuple), OFFSETS
+)
+READS = st.lists(st.builds(ReadState, KEYS, LEADER_EPOCHS, st.none() | LOGS), max_size=3).map(tuple)
 SUMMARIES = st.lists(st.builds(ReadStateSummary, KEYS, LEADER_EPOCHS), max_size=3).map(tuple)
 WRITES = st.lists(
     st.builds(WriteState, KEYS, STATE_EPOCHS, LEADER_EPOCHS, OFFSETS, BATCHES, INT32, PENDING),

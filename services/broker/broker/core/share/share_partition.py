@@ -18,6 +18,7 @@ from tidemark.model.ids import NO_OFFSET, InstantMs, LeaderEpoch, Offset
 from tidemark.model.share_state import (
     FIRST_STATE_EPOCH,
     UNKNOWN_START,
+    LogEpochs,
     PendingBatch,
     ReadState,
     SharePartitionKey,
@@ -102,10 +103,10 @@ class SharePartition:
 
     # -- the state at the share-coordinator
 
-    def begin_load(self) -> ReadState:
-        """Read the state. Valid while EMPTY."""
+    def begin_load(self, log: LogEpochs | None = None) -> ReadState:
+        """Read the state, for a leader that has this log. Valid while EMPTY."""
         self._move(PhaseCause.READ)
-        return ReadState(self.key, self.leader_epoch)
+        return ReadState(self.key, self.leader_epoch, log)
 
     def loaded(self, read: StateRead, *, log_start: Offset, reset_start: Offset) -> Answer:
         """Take the answer to ``begin_load``. ``reset_start`` is the start of a group that has none

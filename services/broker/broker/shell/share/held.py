@@ -1,7 +1,10 @@
 """HeldShare: one share-partition at its leader, with its partition and configuration."""
 
-from tidemark.model.ids import InstantMs
+from typing import Final
+
+from tidemark.model.ids import InstantMs, Offset
 from tidemark.model.share_group_configs import IsolationLevel, ShareGroupConfig
+from tidemark.model.share_state import LogEpochs
 
 from broker.core.parked import ParkedRequest
 from broker.core.partition import Role
@@ -13,6 +16,17 @@ from broker.core.share.sessions import PartitionKey
 from broker.core.share.share_partition import SharePartition
 from broker.core.share.states import Phase
 from broker.shell.partitions.hosted import HostedPartition
+
+LOG_EPOCHS_MAX: Final = 200
+"""Leader epochs of a log that a share-coordinator gets."""
+
+
+def log_epochs(hosted: HostedPartition) -> LogEpochs:
+    """Return the latest leader epochs of a log. Fewer than all of them find less of what a state
+    has to lose, and nothing else.
+    """
+    log = hosted.log
+    return LogEpochs(log.epochs.entries()[-LOG_EPOCHS_MAX:], Offset(log.log_end))
 
 
 def is_committed_only(config: ShareGroupConfig) -> bool:

@@ -28,7 +28,7 @@ from broker.core.share.settings import ShareSettings
 from broker.core.share.states import Phase
 from broker.core.share.window import Window
 from broker.shell.partitions.hosted import HostedPartition
-from broker.shell.share.held import readable_end
+from broker.shell.share.held import log_epochs, readable_end
 from broker.shell.share.share_partitions import SharePartitions
 from broker.shell.share.state import ShareState
 from broker.storage.directory import LogDamagedError
@@ -82,7 +82,8 @@ class ShareInspector:
                 found[key] = Answer(hosted)
             else:
                 share_key = SharePartitionKey(group_id, *key)
-                unread[key] = ReadState(share_key, hosted.partition.leader_epoch)
+                epoch = hosted.partition.leader_epoch
+                unread[key] = ReadState(share_key, epoch, log_epochs(hosted))
         elsewhere = [read for key, read in unread.items() if not self._is_held(group_id, key)]
         reads: dict[SharePartitionKey, StateRead] = {}
         if elsewhere and not self._has_groups():

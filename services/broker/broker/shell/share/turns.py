@@ -18,7 +18,7 @@ from broker.core.share.deadlines import Deadlines, earlier
 from broker.core.share.fetch_queue import FetchQueue
 from broker.core.share.states import Phase
 from broker.shell.share.gathering import Gathering
-from broker.shell.share.held import HeldShare
+from broker.shell.share.held import HeldShare, log_epochs
 from broker.shell.share.persister import Persister
 
 
@@ -176,7 +176,8 @@ class Turns:
         for held in touched:
             if held.share.phase is Phase.EMPTY and self._is_load_due(held, now):
                 held.is_wanted = False
-                loads.setdefault(held.group_id, []).append((held, held.share.begin_load()))
+                read = held.share.begin_load(log_epochs(held.hosted))
+                loads.setdefault(held.group_id, []).append((held, read))
         return loads
 
     def _is_load_due(self, held: HeldShare, now: InstantMs) -> bool:
