@@ -4,7 +4,8 @@ A listing grows with the cluster, and a message of gRPC may not. A shard that mo
 pages may be missing, as one that moves between the calls to two coordinators.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from typing import Any, Final, NamedTuple, Protocol
 
 from tidemark_wire.v1 import common_pb2
@@ -38,10 +39,11 @@ class Page(NamedTuple):
 
 
 async def page_of(
-    request: Asks, shards: Iterable[int], read: Callable[[int], Awaitable[Iterable[Row]]]
+    request: Asks, shards: Iterable[int], read: Callable[[int, str], AsyncGenerator[Row, None]]
 ) -> Page:
-    """Return the page that a request wants. ``read`` returns the rows of a shard, by name in
-    order; ``shards`` are in order too. Everything is one page for a caller that takes no pages.
+    """Return the page that a request wants. ``read`` yields the rows of a shard, by name in order,
+    and may leave out those up to the name that it is given; ``shards`` are in order too. Everything
+    is one page for a caller that takes no pages.
     """
     begins, size_bytes = (request.after.shard, request.after.name), 0
     rows: list[Any] = []
@@ -49,12 +51,14 @@ async def page_of(
     for shard in shards:
         if shard < begins[0]:
             continue
-        for name, wire in await read(shard):
-            if (shard, name) <= begins:
-                continue
-            size_bytes += wire.ByteSize() + _ROW_OVERHEAD_BYTES
-            if rows and request.takes_pages and size_bytes > PAGE_BYTES:
-                return Page(rows, common_pb2.ListingCursor(shard=last[0], name=last[1]))
-            rows.append(wire)
-            last = shard, name
+        after = begins[1] if shard == begins[0] else ""
+        async with aclosing(read(shard, after)) as found:
+            async for name, wire in found:
+                if (shard, name) <= begins:
+                    continue
+                size_bytes += wire.ByteSize() + _ROW_OVERHEAD_BYTES
+                if rows and request.takes_pages and size_bytes > PAGE_BYTES:
+                    return Page(rows, common_pb2.ListingCursor(shard=last[0], name=last[1]))
+                rows.append(wire)
+                last = shard, name
     return Page(rows, None)

@@ -182,8 +182,20 @@ class DescribeTransactionsReply:
 
 
 @dataclass(frozen=True, slots=True)
+class ListIds:
+    """List all ids of this shard, in no order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListIdsReply:
+    """Reply to ListIds."""
+
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ListTransactions:
-    """List the ids of this shard that match all filters. An empty filter matches everything."""
+    """Filters of a listing: it has the ids that match all. An empty filter matches everything."""
 
     states: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
@@ -194,9 +206,19 @@ class ListTransactions:
 
 
 @dataclass(frozen=True, slots=True)
+class ListSlice:
+    """List those of some ids that match all filters: a shard may have too many for one decision.
+    Ids that the shard does not have any longer are left out.
+    """
+
+    filters: ListTransactions
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ListTransactionsReply:
-    """Reply to ListTransactions. ``unknown_states`` are names in the request that no state has, and
-    that match nothing. The wire has no field for ``error_message``.
+    """Reply to ListSlice, in its order. ``unknown_states`` are names in the filters that no state
+    has, and that match nothing. The wire has no field for ``error_message``.
     """
 
     error_code: ErrorCode
@@ -403,7 +425,8 @@ Request = (
     | AddOffsets
     | EndTransaction
     | DescribeTransactions
-    | ListTransactions
+    | ListIds
+    | ListSlice
     | BeginTransaction
     | EnlistWriter
     | FinishTransaction
@@ -419,6 +442,7 @@ Reply = (
     | AddOffsetsReply
     | EndTransactionReply
     | DescribeTransactionsReply
+    | ListIdsReply
     | ListTransactionsReply
     | BeginTransactionReply
     | EnlistWriterReply

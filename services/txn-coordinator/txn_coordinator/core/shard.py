@@ -51,7 +51,9 @@ from txn_coordinator.core.requests import (
     InitTransactionalIdReply,
     KeepBatchAlive,
     KeepBatchAliveReply,
-    ListTransactions,
+    ListIds,
+    ListIdsReply,
+    ListSlice,
     ListTransactionsReply,
     MarkersWritten,
     Request,
@@ -105,7 +107,9 @@ class TxnShard:
             case DescribeTransactions():
                 views = tuple(map(self._view, request.transactional_ids))
                 return _answer(request_id, DescribeTransactionsReply(views))
-            case ListTransactions():
+            case ListIds():
+                return _answer(request_id, ListIdsReply(tuple(self._table.ids())))
+            case ListSlice():
                 return _answer(request_id, self._list(request))
             case KeepBatchAlive():
                 return _answer(request_id, self._keep_alive(request))
@@ -368,7 +372,7 @@ class TxnShard:
     def _expired(self) -> list[TxnRecord]:
         """Return tombstones of expired ids among the next ones. Each interval checks all ids."""
         if not self._to_expire:
-            self._to_expire = list({**self._table.records, **self._table.multi_writer})
+            self._to_expire = list(self._table.ids())
         tombstones: list[TxnRecord] = []
         checked = 0
         while self._to_expire and checked + len(tombstones) < EXPIRY_STEPS_PER_WAKE:
@@ -395,13 +399,15 @@ class TxnShard:
             table.multi_writer.get(transactional_id),
         )
 
-    def _list(self, request: ListTransactions) -> ListTransactionsReply:
+    def _list(self, request: ListSlice) -> ListTransactionsReply:
+        filters, table = request.filters, self._table
         try:
-            is_included = listing.filter_of(request, self._now.wall)
+            is_included = listing.filter_of(filters, self._now.wall)
         except IdPatternError as problem:
             return ListTransactionsReply(ErrorCode.INVALID_REGULAR_EXPRESSION, str(problem))
-        views = map(self._view, sorted(self._table.ids()))
-        unknown = tuple(title for title in request.states if title not in listing.STATES_BY_TITLE)
+        known = (one for one in request.transactional_ids if table.has(one))
+        views = map(self._view, known)
+        unknown = tuple(title for title in filters.states if title not in listing.STATES_BY_TITLE)
         return ListTransactionsReply(
             ErrorCode.NONE,
             unknown_states=unknown,
@@ -410,6 +416,7 @@ class TxnShard:
 
 
 def _answer(
-    request_id: int, reply: DescribeTransactionsReply | ListTransactionsReply | KeepBatchAliveReply
+    request_id: int,
+    reply: DescribeTransactionsReply | ListIdsReply | ListTransactionsReply | KeepBatchAliveReply,
 ) -> TxnDecision:
     return Decision(effects=(Answer(request_id, reply),))

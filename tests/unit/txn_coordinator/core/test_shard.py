@@ -12,6 +12,9 @@ from txn_coordinator.core.requests import (
     FinishBatchReply,
     InitTransactionalId,
     InitTransactionalIdReply,
+    ListIds,
+    ListIdsReply,
+    ListSlice,
     ListTransactions,
     ListTransactionsReply,
 )
@@ -234,7 +237,9 @@ def test_a_listing_says_what_is_open_and_for_how_long(world: World) -> None:
     world.add(world.session("busy"), P0, transactional_id="busy")
     world.advance(1_000)
     wanted = ListTransactions(states=("Ongoing",), duration_ms_min=999)
-    listed = world.ask(wanted, ListTransactionsReply)
+    ids = world.ask(ListIds(), ListIdsReply).transactional_ids
+    assert sorted(ids) == ["busy", "idle"]
+    listed = world.ask(ListSlice(wanted, ("gone", *ids)), ListTransactionsReply)
     assert [(entry.transactional_id, entry.state) for entry in listed.transactions] == [
         ("busy", "Ongoing")
     ]
@@ -242,13 +247,15 @@ def test_a_listing_says_what_is_open_and_for_how_long(world: World) -> None:
 
 
 def test_a_listing_refuses_a_pattern_it_cannot_read(world: World) -> None:
-    listed = world.ask(ListTransactions(transactional_id_pattern="(a"), ListTransactionsReply)
+    filters = ListTransactions(transactional_id_pattern="(a")
+    listed = world.ask(ListSlice(filters, ()), ListTransactionsReply)
     assert listed.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_a_listing_names_states_that_do_not_exist(world: World) -> None:
     world.session()
-    listed = world.ask(ListTransactions(states=("Open", "Empty")), ListTransactionsReply)
+    filters = ListTransactions(states=("Open", "Empty"))
+    listed = world.ask(ListSlice(filters, (ID,)), ListTransactionsReply)
     assert listed.unknown_states == ("Open",)
     assert len(listed.transactions) == 1
 

@@ -22,6 +22,7 @@ from tidemark_wire.v1 import partition_store_pb2_grpc, txn_pb2_grpc
 from tidemark_wire.v1 import txn_pb2 as pb
 from txn_coordinator.config import TxnCoordinatorConfig
 from txn_coordinator.shell.node import TxnCoordinatorNode
+from txn_coordinator.shell.rpc import list_transactions
 from txn_coordinator.shell.server import make_server
 from unit.tidemark.runtime import memory_brokers
 from unit.tidemark.runtime.coordinator.member import Member
@@ -380,6 +381,36 @@ def test_a_listing_has_every_id() -> None:
         assert sorted(one.transactional_id for one in listed.transactions) == ["t", "u"]
 
     run(scenario)
+
+
+def test_a_listing_takes_a_part_of_a_shard_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard that has a hundred thousand ids serves others meanwhile."""
+    monkeypatch.setattr(list_transactions, "SLICE_IDS", 2)
+    monkeypatch.setattr(list_transactions, "SORTED_IDS", 3)
+    slices: list[int] = []
+
+    async def scenario(here: World) -> None:
+        names = [f"t{number}" for number in (5, 3, 1, 4, 2, 6, 0)]
+        for name in names:
+            await here.init(name)
+        for shard in here.node.shards.serving().values():
+            ask = shard.ask
+
+            async def noted(request: Any, ask: Any = ask) -> Any:
+                slices.append(len(getattr(request, "transactional_ids", ())))
+                return await ask(request)
+
+            monkeypatch.setattr(shard, "ask", noted)
+        request = pb.ListTransactionsRequest(duration_ms_min=-1)
+        listed = await here.stub.ListTransactions(request)
+        assert [one.transactional_id for one in listed.transactions] == sorted(names)
+        request.transactional_id_pattern = "("
+        refused = await here.stub.ListTransactions(request)
+        assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+    run(scenario)
+    assert sum(slices) >= 7
+    assert max(slices) == 2
 
 
 def test_a_listing_comes_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """ListGroups."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator
 
 from tidemark.model.authorization import Operation, group_resource
 from tidemark.model.errors import TidemarkError
@@ -28,13 +28,11 @@ async def handle(
     """
     query, requester = read_list(request), read_requester(request)
 
-    async def read(shard: int) -> Iterator[Row]:
+    async def read(shard: int, _: str) -> AsyncGenerator[Row, None]:
         reply = await ask_shard(node, shard, query, ListShareGroupsReply, context)
-        return (
-            Row(group.group_id, write_group(group))
-            for group in reply.groups
-            if may(node, requester, Operation.DESCRIBE, group_resource(group.group_id))
-        )
+        for group in reply.groups:
+            if may(node, requester, Operation.DESCRIBE, group_resource(group.group_id)):
+                yield Row(group.group_id, write_group(group))
 
     try:
         page = await page_of(request, node.shards.owned(), read)

@@ -1,6 +1,10 @@
 """ListTransactions."""
 
-from collections.abc import Iterator
+import asyncio
+import heapq
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from itertools import islice
+from typing import Final
 
 from tidemark.model.authorization import Operation, transactional_id_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
@@ -8,7 +12,7 @@ from tidemark.runtime.coordinator.calls import Context, ask_shard
 from tidemark.runtime.coordinator.paging import Row, page_of
 from tidemark_wire.v1 import txn_pb2 as pb
 
-from txn_coordinator.core.requests import ListTransactionsReply
+from txn_coordinator.core.requests import ListIds, ListIdsReply, ListSlice, ListTransactionsReply
 from txn_coordinator.shell.node import TxnCoordinatorNode
 from txn_coordinator.shell.wire_mapping import (
     read_list,
@@ -17,6 +21,11 @@ from txn_coordinator.shell.wire_mapping import (
     write_listed,
     write_transaction,
 )
+
+SLICE_IDS: Final = 500
+"""Ids that a shard looks at in one turn of the loop, some milliseconds: others wait meanwhile."""
+SORTED_IDS: Final = 8_192
+"""Ids that are sorted in one turn."""
 
 
 async def handle(
@@ -28,22 +37,35 @@ async def handle(
     query, requester = read_list(request), read_requester(request)
     unknown_states: tuple[str, ...] = ()
 
-    async def read(shard: int) -> Iterator[Row]:
+    async def read(shard: int, after: str) -> AsyncGenerator[Row, None]:
         nonlocal unknown_states
-        reply = await ask_shard(node, shard, query, ListTransactionsReply, context)
-        if reply.error_code is not ErrorCode.NONE:
-            raise TidemarkError(reply.error_code, reply.error_message)
-        unknown_states = reply.unknown_states
-        return (
-            Row(one.transactional_id, write_transaction(one))
-            for one in reply.transactions
-            if node.authorizer.authorize(
-                requester, Operation.DESCRIBE, transactional_id_resource(one.transactional_id)
-            )
-        )
+        known = await ask_shard(node, shard, ListIds(), ListIdsReply, context)
+        ids = await in_order([one for one in known.transactional_ids if one > after])
+        while True:
+            some = tuple(islice(ids, SLICE_IDS))
+            asked = ListSlice(query, some)  # without an id too: the filters are checked
+            reply = await ask_shard(node, shard, asked, ListTransactionsReply, context)
+            if reply.error_code is not ErrorCode.NONE:
+                raise TidemarkError(reply.error_code, reply.error_message)
+            unknown_states = reply.unknown_states
+            for one in reply.transactions:
+                resource = transactional_id_resource(one.transactional_id)
+                if node.authorizer.authorize(requester, Operation.DESCRIBE, resource):
+                    yield Row(one.transactional_id, write_transaction(one))
+            if len(some) < SLICE_IDS:
+                return
 
     try:
         page = await page_of(request, node.shards.owned(), read)
     except TidemarkError as refused:
         return write_list_refusal(refused)
     return write_listed(page, unknown_states)
+
+
+async def in_order(ids: Sequence[str]) -> Iterator[str]:
+    """Return ids in order, sorted in parts."""
+    parts = []
+    for begins in range(0, len(ids), SORTED_IDS):
+        parts.append(sorted(ids[begins : begins + SORTED_IDS]))
+        await asyncio.sleep(0)
+    return heapq.merge(*parts)

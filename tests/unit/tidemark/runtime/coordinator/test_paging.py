@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable
 
 import pytest
 from tidemark.runtime.coordinator import paging
@@ -9,8 +9,10 @@ from tidemark_wire.v1 import txn_pb2 as pb
 SHARDS = {0: ["a", "c"], 3: ["b", "d", "e"], 4: [], 7: ["a2"]}
 
 
-async def read(shard: int) -> Iterator[Row]:
-    return (Row(name, pb.TransactionState(transactional_id=name)) for name in SHARDS[shard])
+async def read(shard: int, after: str) -> AsyncGenerator[Row, None]:
+    assert not after or after in SHARDS[shard]
+    for name in SHARDS[shard]:
+        yield Row(name, pb.TransactionState(transactional_id=name))
 
 
 def pages(request: pb.ListTransactionsRequest, shards: Iterable[int] = SHARDS) -> list[list[str]]:
