@@ -58,12 +58,19 @@ class ShareState:
             leader_epoch=max(self.leader_epoch, write.leader_epoch),
             log_epoch=self.log_epoch_after(write),
             start_offset=start,
-            delivery_complete_count=_newer(
-                write.delivery_complete_count, self.delivery_complete_count
-            ),
+            delivery_complete_count=self._complete_after(write),
             batches=batches,
             pending=pending_batches.remaining(pending, batches, start),
         )
+
+    def _complete_after(self, write: WriteState | ShareUpdateValue) -> int:
+        """Return the count after a write. One that arrives after a later one counts from an earlier
+        start: with it the lag would be too small until the next write.
+        """
+        is_late = UNKNOWN_START < write.start_offset < self.start_offset
+        if is_late or write.delivery_complete_count == UNKNOWN_COUNT:
+            return self.delivery_complete_count
+        return write.delivery_complete_count
 
     def log_epoch_after(self, write: WriteState | ShareUpdateValue) -> LeaderEpoch:
         """Return the epoch in whose log all offsets are, after a write or its record. A leader
@@ -208,10 +215,6 @@ def cut_by(state: ShareState, read: ReadState) -> ShareState | None:
 def _log_epoch_of(state: ShareState, read: ReadState) -> LeaderEpoch:
     is_in_log = read.log is not None and state.end_offset <= read.log.log_end
     return read.leader_epoch if is_in_log else NO_EPOCH
-
-
-def _newer(written: int, before: int) -> int:
-    return before if written == UNKNOWN_COUNT else written
 
 
 def _offset_count(batch: StateBatch | PendingBatch) -> int:

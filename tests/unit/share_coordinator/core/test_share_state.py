@@ -47,6 +47,14 @@ def test_the_start_never_goes_back() -> None:
     assert STATE.updated(update_of(STATE, a_write(KEY, 3, start=9))).start_offset == 10
 
 
+def test_a_late_write_does_not_count_from_a_later_start() -> None:
+    late = a_write(KEY, 3, start=4, leader_epoch=2, complete=6)
+    assert STATE.written(late).delivery_complete_count == 1
+    assert STATE.updated(update_of(STATE, late)).delivery_complete_count == 1
+    without = a_write(KEY, 3, leader_epoch=2, complete=6)
+    assert STATE.written(without).delivery_complete_count == 6
+
+
 def test_an_update_of_an_earlier_snapshot_changes_nothing() -> None:
     earlier = update_of(from_snapshot(STATE.as_snapshot(0)), WRITE)
     assert STATE.updated(earlier) is STATE
