@@ -55,7 +55,7 @@ class Applied(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Consecutive offsets of one type, none below the durable start."""
+    """Consecutive offsets of one type, none of those that are ignored."""
 
     first: Offset
     last: Offset
@@ -118,6 +118,9 @@ def acknowledge(
     """Apply all batches, or answer why none is applied. Acknowledgements of offsets below the
     durable start are ignored: these records never come again. Those that are below the window's
     start alone were given up, and a leader that takes over now may deliver them again.
+
+    A transaction is refused both: somebody else has finished the record, and what the transaction
+    made of it would be there twice.
     """
     if len(batches) == 1 and transaction is None:
         accepted = _accept_range(window, member, batches[0])
@@ -128,7 +131,8 @@ def acknowledge(
         refused = _not_transactional(batches)
     if refused is not None:
         return refused
-    runs = [run for batch in batches for run in _runs(batch, durable_start)]
+    ignored_below = durable_start if transaction is None else Offset(0)
+    runs = [run for batch in batches for run in _runs(batch, ignored_below)]
     for run in runs:
         refused = _refused(window, settings, member, run)
         if refused is not None:

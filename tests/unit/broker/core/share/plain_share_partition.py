@@ -275,7 +275,7 @@ class PlainSharePartition:
             first + index: (types[index] if len(types) > 1 else types[0], delay_ms, is_unseen)
             for first, last, types, delay_ms, is_unseen in batches
             for index in range(last - first + 1)
-            if first + index >= self.durable
+            if first + index >= self.durable or transaction is not None
         }
         for offset in said:
             one = self.records.get(offset)

@@ -101,6 +101,19 @@ def test_a_second_acknowledgement_of_a_pending_record_is_refused(kind: int) -> N
     assert answer.message == "offsets 12-12: acknowledged in a transaction that is open"
 
 
+def test_a_record_that_another_member_has_finished_is_in_no_transaction() -> None:
+    """Its copy would be the second one: the transaction must abort."""
+    world = ShareWorld().load()
+    assert world.fetch("m1") == [(0, 9, 1)]
+    world.pass_time(LOCK_MS)
+    assert world.fetch("m2") == [(0, 9, 2)]
+    assert world.done(say(0, 9, ACCEPT), member="m2").error_code is NONE
+    answer = world.share.acknowledge("m1", [say(0, 9, ACCEPT)], "r9", world.now, transaction=T1)
+    assert answer is not None
+    assert answer.error_code is ErrorCode.INVALID_RECORD_STATE
+    assert world.share.acknowledge("m1", [say(0, 9, ACCEPT)], "r9", world.now) == (NONE, None)
+
+
 @pytest.mark.parametrize("kind", [RELEASE, RENEW])
 def test_a_transaction_accepts_and_rejects_only(kind: int) -> None:
     world = ShareWorld().load()
