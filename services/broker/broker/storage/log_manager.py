@@ -10,7 +10,7 @@ from typing import Final
 from tidemark.model.ids import TopicId
 from tidemark.model.topic_configs import TopicConfig, topic_config
 from tidemark.model.topics import TopicPartition
-from tidemark.storage.disk import Disk, DiskError, DiskFullError
+from tidemark.storage.disk import Disk, DiskError, DiskFullError, ExhaustedError
 
 from broker.storage import checkpoint
 from broker.storage.checkpoint import CheckpointError, NewerVersionError
@@ -396,13 +396,15 @@ class LogManager:
             )
         ]
         syncs = []
-        try:
-            for log in due:
+        for log in due:
+            try:
                 with contextlib.suppress(LogDamagedError):  # kept in log.damage
                     syncs.append(log.begin_sync())
                 del self._shared.dirty[log]
-        except DiskError as error:
-            self._shared.fence(error)
+            except (DiskFullError, ExhaustedError):
+                continue  # without room for its index; it stays dirty, and the others go on
+            except DiskError:
+                break  # the log has fenced the directory
         if not syncs:
             return None
         self._round = FlushRound(self._shared.disk, tuple(syncs), self._note_failure)

@@ -81,6 +81,32 @@ def test_a_rolled_segment_is_due_with_its_index() -> None:
     assert sync.directories == ("orders-0", "")
 
 
+@pytest.mark.parametrize("what", ["full", "exhausted"])
+def test_a_log_whose_index_cannot_be_written_holds_up_no_other(what: str) -> None:
+    disk, manager, log = new_log(GROUP)
+    other = manager.create(TopicPartition("other", 0), OTHER_ID, GROUP, NOW)
+    flush(manager)
+    for _ in range(4):
+        append(log)  # its index has entries to be written
+    append(other)
+    if what == "full":
+        disk.leave(0)
+    else:
+        disk.exhausted = True
+    begun = manager.begin_flush(only_group=True, now_ms=NOW)
+    assert begun is not None
+    begun.run()
+    assert manager.finish_flush(begun) == [(other, 1)]
+    assert (manager.failure, manager.is_full) == (None, what == "full")
+    assert manager.begin_flush(only_group=True, now_ms=NOW) is None
+    disk.unbound()
+    disk.exhausted = False
+    begun = manager.begin_flush(only_group=True, now_ms=NOW)
+    assert begun is not None
+    begun.run()
+    assert manager.finish_flush(begun) == [(log, 4)], "it is made up for"
+
+
 def test_a_failed_round_says_so_once() -> None:
     disk, manager, log = new_log(GROUP)
     append(log)
