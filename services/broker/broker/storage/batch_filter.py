@@ -4,7 +4,7 @@ Tombstones (KIP-534): when a round first keeps one, its batch gets a delete hori
 delete.retention.ms``. Bit 6 of the attributes marks the base timestamp as that time (deltas are
 made relative to it, so that the records' timestamps do not change). A round at or after the horizon
 removes the tombstone. So every reader that started from the beginning has that long to read the
-deletion of the key.
+deletion of the key. A marker gets its horizon when the last record of its transaction has gone.
 """
 
 from array import array
@@ -91,6 +91,24 @@ def _filtered(batch: memoryview, header: BatchHeader, retention: Retention) -> F
     )
 
 
+def is_expired(header: BatchHeader, now_ms: int) -> bool:
+    """True if the batch's tombstones, or its marker, have been kept for their readers."""
+    return header.has_delete_horizon and header.base_timestamp <= now_ms
+
+
+def with_horizon(batch: bytes, header: BatchHeader, retention: Retention) -> bytes:
+    """Return a control batch with a delete horizon: the one that it has, if it has one."""
+    kept = _Kept()
+    kept.needs_horizon = True
+    try:
+        payload = records_payload(batch, header)
+        for span in scan_records(payload, header.record_count):
+            kept.add(span)
+        return _with_records(memoryview(batch), header, payload, kept, retention)
+    except RecordsError:
+        return batch
+
+
 class _Kept:
     """The kept records of a batch, as runs of bytes, since a batch may have a million of them."""
 
@@ -98,7 +116,8 @@ class _Kept:
         self.count = 0
         self.timestamp_delta_min = INT64_MAX
         self.timestamp_delta_max = INT64_MIN
-        self.has_tombstone = False
+        self.needs_horizon = False
+        """True if time has to pass before a record may go: it is a tombstone or a marker."""
         self._starts = array("q")
         self._ends = array("q")
         self._counts = array("q")
@@ -108,7 +127,7 @@ class _Kept:
         self.count += 1
         self.timestamp_delta_min = min(self.timestamp_delta_min, span.timestamp_delta)
         self.timestamp_delta_max = max(self.timestamp_delta_max, span.timestamp_delta)
-        self.has_tombstone = self.has_tombstone or not span.has_value
+        self.needs_horizon = self.needs_horizon or not span.has_value
         if self._ends and self._ends[-1] == span.start:
             self._ends[-1] = span.end
             self._counts[-1] += 1
@@ -131,8 +150,7 @@ def _stays(key: bytes, span: RecordSpan, header: BatchHeader, retention: Retenti
         return True
     if retention.offsets.get(map_key(key), -1) > offset:
         return False
-    expired = header.has_delete_horizon and header.base_timestamp <= retention.now_ms
-    return span.has_value or not expired
+    return span.has_value or not is_expired(header, retention.now_ms)
 
 
 def _with_records(
@@ -143,7 +161,7 @@ def _with_records(
     retention: Retention,
 ) -> bytes:
     """Return the batch with only the kept records, compressed as before. Raises RecordsError."""
-    sets_horizon = not header.has_delete_horizon and kept.has_tombstone
+    sets_horizon = not header.has_delete_horizon and kept.needs_horizon
     if kept.count == header.record_count and not sets_horizon:
         return bytes(batch)
     max_timestamp = header.max_timestamp

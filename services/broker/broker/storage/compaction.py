@@ -27,7 +27,13 @@ from tidemark.storage.batch_walk import Damage, FrameError, WalkedBatch, walk_ba
 from tidemark.storage.disk import Disk, File
 
 from broker.core.producers import ProducerEntry
-from broker.storage.batch_filter import Retention, filter_batch, map_key
+from broker.storage.batch_filter import (
+    Retention,
+    filter_batch,
+    is_expired,
+    map_key,
+    with_horizon,
+)
 from broker.storage.offset_index import OffsetIndex
 from broker.storage.segment import (
     CLEANED,
@@ -401,13 +407,16 @@ class _Round:
                 self._result.records_read += header.record_count
                 self._result.records_kept += filtered.records_kept
                 self._result.records_without_key += filtered.records_without_key
-                if filtered.batch is not None and not self._is_spent(header):
+                if filtered.batch is None:
+                    continue
+                if not self._ends_nothing(header):
                     yield filtered.batch
+                elif not self._is_spent(header):
+                    yield with_horizon(filtered.batch, header, self._retention(header))
 
-    def _is_spent(self, header: BatchHeader) -> bool:
-        """True if a marker is not needed any longer: all records of its transaction are gone,
-        readers had delete.retention.ms, and later batches show the producer's epoch. Called for
-        kept batches, in order.
+    def _ends_nothing(self, header: BatchHeader) -> bool:
+        """True for a marker if all records of its transaction are gone. Called for kept batches, in
+        order.
         """
         producer_id = header.producer_id
         if not header.is_control or producer_id < 0:
@@ -416,17 +425,23 @@ class _Round:
             return False
         ends_something = producer_id in self._with_records
         self._with_records.discard(producer_id)
+        return not ends_something
+
+    def _is_spent(self, header: BatchHeader) -> bool:
+        """True if a marker of nothing is not needed any longer: readers and followers, which may
+        have the transaction's records, had delete.retention.ms since they went, and later batches
+        show the producer's epoch.
+        """
         job = self._job
-        read_until = header.max_timestamp + job.delete_retention_ms
-        epoch, wrote_at = job.producers.get(producer_id, (_EPOCH_ABOVE_ALL, 0))
+        follows_after = header.max_timestamp + job.delete_retention_ms
+        epoch, wrote_at = job.producers.get(header.producer_id, (_EPOCH_ABOVE_ALL, 0))
         return (
-            not ends_something
+            is_expired(header, job.now_ms)
             and header.last_offset + 1 < self._result.clean_end
             and header.last_offset + 1 not in self._ends
-            and read_until <= job.now_ms
             and (
                 header.producer_epoch < epoch
-                or (read_until <= wrote_at and header.max_timestamp < wrote_at)
+                or (follows_after <= wrote_at and header.max_timestamp < wrote_at)
             )
         )
 

@@ -434,6 +434,16 @@ def transactions(*ends: tuple[str, int]) -> list[bytes]:
     return batches
 
 
+def cleaned_twice(content: list[bytes], **changes: Any) -> list[int]:
+    """Clean twice, the second time delete.retention.ms later; return the batches' offsets."""
+    disk = MemDisk()
+    views = [write_segment(disk, 0, content, len(content))]
+    for now_ms in (NOW, NOW + changes.get("delete_retention_ms", 1_000)):
+        result = clean_segments(lambda: disk, job(views, now_ms=now_ms, **changes))
+        views = swapped(disk, result, views)
+    return [header.base_offset for header, _ in batches_in(disk, views[0].path)]
+
+
 @pytest.mark.feature("E07")
 @pytest.mark.parametrize(
     ("producers", "kept"),
@@ -444,30 +454,38 @@ def transactions(*ends: tuple[str, int]) -> list[bytes]:
         ({}, [4, 5, 6, 7]),  # of an expired producer
     ],
 )
-def test_markers_go_with_the_last_record_of_their_transaction(
+def test_markers_go_after_the_last_record_of_their_transaction(
     producers: dict[int, tuple[int, int]], kept: list[int]
 ) -> None:
-    disk = MemDisk()
     content = transactions(("a", 1), ("a", 1), ("a", 1), ("b", 1))
-    views = [write_segment(disk, 0, content, 8)]
-    cleaned = clean_segments(lambda: disk, job(views, producers=producers))
-    assert [header.base_offset for header, _ in batches_in(disk, cleaned.groups[0].path)] == kept
+    assert cleaned_twice(content, producers=producers) == kept
 
 
 def test_a_marker_that_may_be_the_last_write_of_its_producer_stays() -> None:
-    disk = MemDisk()
-    views = [write_segment(disk, 0, transactions(("a", 1), ("a", 1), ("b", 1)), 6)]
-    cleaned = clean_segments(lambda: disk, job(views, producers={7: (1, 0)}, delete_retention_ms=0))
-    kept = [header.base_offset for header, _ in batches_in(disk, cleaned.groups[0].path)]
+    content = transactions(("a", 1), ("a", 1), ("b", 1))
+    kept = cleaned_twice(content, producers={7: (1, 0)}, delete_retention_ms=0)
     assert kept == [1, 2, 3, 4, 5]
 
 
-def test_a_marker_stays_while_its_readers_have_time() -> None:
+def test_a_marker_stays_for_delete_retention_after_the_last_record_of_its_transaction() -> None:
+    """However old it is: a follower that has the transaction's records, as they were before the
+    round, waits for its end.
+    """
+    content = transactions(("a", 1), ("a", 1))
     disk = MemDisk()
-    views = [write_segment(disk, 0, transactions(("a", 1), ("a", 1)), 4)]
-    cleaned = clean_segments(lambda: disk, job(views, delete_retention_ms=2 * NOW))
-    assert [header.base_offset for header, _ in batches_in(disk, cleaned.groups[0].path)] == [
-        1,
-        2,
-        3,
-    ]
+    views = [write_segment(disk, 0, content, 4)]
+
+    def clean(now_ms: int) -> list[tuple[int, list[Record]]]:
+        nonlocal views
+        views = swapped(disk, clean_segments(lambda: disk, job(views, now_ms=now_ms)), views)
+        return [(one.base_offset, records) for one, records in batches_in(disk, views[0].path)]
+
+    first = clean(NOW)
+    assert [offset for offset, _ in first] == [1, 2, 3]
+    before = read_records(content[1], read_header(content[1]))
+    assert first[0][1] == before, "the marker is as it was"
+    (header, _), *_ = batches_in(disk, views[0].path)
+    assert (header.has_delete_horizon, header.base_timestamp) == (True, NOW + 1_000)
+    assert header.max_timestamp == read_header(content[1]).max_timestamp
+    assert clean(NOW + 999) == first
+    assert [offset for offset, _ in clean(NOW + 1_000)] == [2, 3]
