@@ -27,13 +27,7 @@ from tidemark.storage.batch_walk import Damage, FrameError, WalkedBatch, walk_ba
 from tidemark.storage.disk import Disk, File
 
 from broker.core.producers import ProducerEntry
-from broker.storage.batch_filter import (
-    Retention,
-    filter_batch,
-    is_expired,
-    map_key,
-    with_horizon,
-)
+from broker.storage.batch_filter import Retention, filter_batch, is_expired, map_key, with_horizon
 from broker.storage.offset_index import OffsetIndex
 from broker.storage.segment import (
     CLEANED,
@@ -134,15 +128,16 @@ def _is_young(segment: SegmentView, config: TopicConfig, now_ms: int) -> bool:
 
 
 def first_timestamps_of(disk: Disk, segments: Iterable[SegmentView]) -> dict[int, int]:
-    """Return the timestamp of each segment's first batch, read from its file. Raises DiskError."""
+    """Return the highest timestamp of each segment's first batch, read from its file: the base
+    timestamp may be a delete horizon. Raises DiskError.
+    """
     timestamps = {}
     for segment in segments:
         if segment.size_bytes >= HEADER_BYTES:
             file = disk.open(segment.path)
             try:
-                timestamps[segment.base_offset] = read_header(
-                    file.read_at(0, HEADER_BYTES)
-                ).base_timestamp
+                header = read_header(file.read_at(0, HEADER_BYTES))
+                timestamps[segment.base_offset] = header.max_timestamp
             finally:
                 file.close()
     return timestamps

@@ -8,6 +8,7 @@ from broker.storage.compaction import (
     CleaningJob,
     CleaningResult,
     clean_segments,
+    first_timestamps_of,
     group_segments,
     is_current,
     job_for,
@@ -386,6 +387,23 @@ def test_old_records_must_be_cleaned_by_the_maximum_lag(
     planned = plan(segments, config=config, checkpoint=20, first_timestamps=first)
     assert planned.must is must
     assert planned.is_due(topic_config(COMPACT | config)) is must
+
+
+def test_the_age_of_a_segment_is_that_of_its_records_also_where_they_were_cleaned() -> None:
+    """As are all of a new follower's, of which it has cleaned none."""
+    disk = MemDisk()
+    tombstone, emptied = batch_of([(b"a", None)], 0), batch_of([(b"b", b"1")], 1)
+    views = [
+        write_segment(disk, 0, [tombstone], 1),
+        write_segment(disk, 1, [emptied], 2),
+        write_segment(disk, 2, [batch_of([(b"b", b"2")], 2)], 3),
+    ]
+    result = clean_segments(lambda: disk, job(views, segment_bytes_max=1))
+    (tombstone_header, _), *_ = batches_in(disk, result.groups[0].path)
+    (emptied_header, _), *_ = batches_in(disk, result.groups[1].path)
+    assert (tombstone_header.has_delete_horizon, emptied_header.record_count) == (True, 0)
+    cleaned = swapped(disk, result, views)
+    assert first_timestamps_of(disk, cleaned) == {0: 0, 1: 1, 2: 2}
 
 
 def test_the_job_takes_what_it_needs_from_plan_and_config() -> None:
