@@ -263,11 +263,8 @@ class Segment:
             return self.max_timestamp
         last = b""
         if disk.exists(self.stem + TIME_INDEX):
-            file = disk.open(self.stem + TIME_INDEX)
-            try:
+            with contextlib.closing(disk.open(self.stem + TIME_INDEX)) as file:
                 last = file.read_at(max(file.size_bytes - TIME_ENTRY_BYTES, 0), TIME_ENTRY_BYTES)
-            finally:
-                file.close()
         times = TimeIndex.decode(last, RELATIVE_OFFSET_MAX)
         if times:
             self.max_timestamp, relative = times.last
@@ -275,7 +272,9 @@ class Segment:
         else:
             with contextlib.suppress(FrameError):  # readers of the damaged batch get the error
                 self.warm(disk)
-                self.rebuild_indexes(_PEEK_BYTES)
+                self.max_timestamp = NO_TIMESTAMP
+                if self._first_batch_timestamp() >= 0:  # the file was lost
+                    self.rebuild_indexes(_PEEK_BYTES)
         return self.max_timestamp
 
     # -- growth
@@ -290,6 +289,7 @@ class Segment:
         self.roll_after_timestamp = first + roll_ms if first >= 0 else _NEVER
 
     def _first_batch_timestamp(self) -> int:
+        """Return the first batch's timestamp. If it has none, any other is in the time index."""
         assert self.file is not None
         with contextlib.suppress(FrameError):  # readers of the damaged batch get the error
             for _, header in walk_headers(self.file, 0, self.size_bytes):
@@ -373,7 +373,8 @@ class Segment:
         last_offset, start = index.boundary(position)
         # Timestamps without an entry, and entries from a file that are wrong, need all batches.
         is_known = not start or (
-            bool(times) and (not index.loaded or self.begins_batch(start, last_offset))
+            (bool(times) or self._first_batch_timestamp() < 0)
+            and (not index.loaded or self.begins_batch(start, last_offset))
         )
         if not is_known:
             self.rebuild_indexes(interval_bytes)

@@ -1,7 +1,7 @@
 """One segment compared with a list of its batches: walking, locating, fitting, indexes."""
 
 import pytest
-from broker.storage.segment import Segment, frame_problem, walk_headers
+from broker.storage.segment import NO_TIMESTAMP, Segment, frame_problem, walk_headers
 from broker.storage.time_search import first_at_or_after
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from tidemark.codec.record_batch import read_header
 from tidemark.model.topic_configs import topic_config
 from tidemark.storage.batch_walk import FrameError
 from tidemark.storage.disk import File
-from tidemark.storage.mem_disk import MemDisk
+from tidemark.storage.mem_disk import MemDisk, MemFile
 from unit.broker.storage.log_worlds import make_batch
 
 SHAPES = st.lists(
@@ -110,20 +110,29 @@ def test_the_indexes_after_a_cut_are_those_of_the_rest(stamps: list[int], kept: 
     assert cut == entries(segment)
 
 
-def test_a_cut_does_not_read_what_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An active segment has up to segment.bytes, and the event loop waits for the cut."""
-    segment, file, position = stamped([1] * 60, kept=58)
-    read: list[int] = []
-    read_at = type(file).read_at
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Positions that were read."""
+    positions: list[int] = []
+    read_at = MemFile.read_at
 
-    def noted(one: File, at: int, length: int) -> bytes:
-        read.append(at)
+    def noted(one: MemFile, at: int, length: int) -> bytes:
+        positions.append(at)
         return read_at(one, at, length)
 
-    monkeypatch.setattr(type(file), "read_at", noted)
+    monkeypatch.setattr(MemFile, "read_at", noted)
+    return positions
+
+
+@pytest.mark.parametrize("stamp", [1, -1])
+def test_a_cut_does_not_read_what_stays(read: list[int], stamp: int) -> None:
+    """An active segment has up to segment.bytes, and the event loop waits for the cut."""
+    segment, _, position = stamped([stamp] * 60, kept=58)
+    read.clear()
     segment.cut_indexes(position, 58, 200)
     assert read
-    assert min(read) >= position - 400
+    assert min(one for one in read if one) >= position - 400
+    assert len([one for one in read if not one]) <= (stamp < 0)
 
 
 @given(SHAPES)
@@ -161,6 +170,17 @@ def test_the_largest_timestamp_is_read_from_the_index_file() -> None:
     again = Segment("t-0", 0, len(batch), 0)
     assert again.load_max_timestamp(disk) == 77
     assert again.file is None
+
+
+def test_a_segment_without_timestamps_is_not_read_for_the_largest(read: list[int]) -> None:
+    """It has no entry in a time index, at no start."""
+    disk = MemDisk()
+    disk.make_directory("t-0")
+    batches = [make_batch(offset, 1, 1_000, timestamp=-1) for offset in range(100)]
+    disk.replace_whole("t-0/00000000000000000000.log", b"".join(batches))
+    segment = Segment("t-0", 0, sum(map(len, batches)), 0)
+    assert segment.load_max_timestamp(disk) == NO_TIMESTAMP
+    assert read == [0]
 
 
 def test_arming_tells_when_to_roll() -> None:
