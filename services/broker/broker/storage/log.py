@@ -6,7 +6,7 @@ ends, and the order of the steps that must survive a crash.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from tidemark.codec.record_batch import Buffer
 from tidemark.model.ids import TopicId
@@ -264,10 +264,10 @@ class Log:
         with self.health.guarded(first):
             return self._segments.next_at_or_after(timestamp, first, end)
 
-    def max_timestamp_batch(self, *, end: int) -> LogSlice | None:
-        """Return the first batch that has the largest timestamp of all below ``end``."""
+    def max_timestamp_batch(self, *, end: int) -> Generator[None, None, LogSlice | None]:
+        """Return the first batch that has the largest timestamp of all below ``end``, in parts."""
         with self.health.guarded():
-            return self._segments.max_timestamp_batch(self.log_start, end)
+            return (yield from self._segments.max_timestamp_batch(self.log_start, end))
 
     # -- leader epochs and transactions
 

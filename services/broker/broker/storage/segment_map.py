@@ -12,7 +12,7 @@ are missing is noticed, though it ends with a whole batch. Where compaction may 
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple
 
 from tidemark.codec.record_batch import BatchHeader
@@ -28,9 +28,8 @@ from broker.storage.segment import (
     Segment,
     SegmentView,
     early_end,
-    walk_headers,
 )
-from broker.storage.time_search import SearchedTo, first_at_or_after, next_at_or_after
+from broker.storage.time_search import SearchedTo, largest_from, next_at_or_after
 from broker.storage.txn_index import AbortedTxn, aborted_between
 
 RECENT_BATCHES: Final = 64
@@ -317,58 +316,55 @@ class SegmentMap:
                 self._shared.note_warm(segment)
         return segment.max_timestamp
 
-    def max_timestamp_batch(self, start: int, end: int) -> LogSlice | None:
+    def max_timestamp_batch(self, start: int, end: int) -> Generator[None, None, LogSlice | None]:
         """Return the first batch with the largest timestamp of those in [start, end). Segments are
-        opened by their largest timestamps: mostly the last one alone.
+        opened by their largest timestamps: mostly the last one alone. Between parts of the search,
+        which yield, the log may change.
         """
         within = [one for one in self.segments[self.index_of(start) :] if one.base_offset < end]
         best, found = (NO_TIMESTAMP, 0), None
         for segment in sorted(within, key=self.max_timestamp_of, reverse=True):  # else in order
             if (self.max_timestamp_of(segment), -segment.base_offset) <= best:
                 continue
-            file = self._shared.warm(segment)
-            for position, header in self._largest_of(segment, start, end):
-                rank = header.max_timestamp, -header.base_offset
-                if rank > best:
-                    best, found = rank, LogSlice(file, position, header.size_bytes)
+            rest: int | None = None
+            while segment in self.segments:
+                file = self._shared.warm(segment)
+                batch, rest = (
+                    self._largest_indexed(segment, start, end)
+                    if rest is None
+                    else largest_from(segment, rest, end)
+                )
+                if batch is not None:
+                    position, header = batch
+                    rank = header.max_timestamp, -header.base_offset
+                    if rank > best:
+                        best, found = rank, LogSlice(file, position, header.size_bytes)
+                if rest is None:
+                    break
+                yield
         return found
-
-    def _largest_of(
-        self, segment: Segment, start: int, end: int
-    ) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield the batch with a segment's largest timestamp. If it is outside of [start, end),
-        yield those inside that may have the largest there.
-        """
-        if start <= segment.max_timestamp_offset < end:
-            batch = first_at_or_after(segment, segment.max_timestamp, start, end)
-            if batch is not None:
-                yield batch
-                return
-        assert segment.file is not None
-        indexed = self._largest_indexed(segment, start, end)
-        if indexed is not None:
-            yield indexed[0]
-        first = segment.locate(start) if indexed is None else indexed[1]
-        for position, header in walk_headers(segment.file, first, segment.size_bytes):
-            if header.base_offset >= end:
-                return
-            if header.max_timestamp > NO_TIMESTAMP and header.record_count:
-                yield position, header
 
     def _largest_indexed(
         self, segment: Segment, start: int, end: int
-    ) -> tuple[tuple[int, BatchHeader], int] | None:
-        """Return the batch with the largest timestamp up to the last index entry below ``end``, and
-        the position of that entry. None if it is below ``start``, or has no records.
+    ) -> tuple[tuple[int, BatchHeader] | None, int | None]:
+        """Return the batch with a segment's largest timestamp, if it is in [start, end). If not,
+        return the one up to the last index entry below ``end``, and the offset of that entry, from
+        which on there may be a larger one; or None and ``start``.
         """
+        if start <= segment.max_timestamp_offset < end:
+            batch = next_at_or_after(segment, segment.max_timestamp, start, end)
+            if batch is not None and not isinstance(batch, SearchedTo):
+                return batch, None
         base = segment.base_offset
         segment.trusted_floor(end - 1 - base)
-        relative, position = segment.index.floor(end - 1 - base)
+        relative, _ = segment.index.floor(end - 1 - base)
         timestamps = segment.times.timestamps
         at = bisect_right(segment.times.offsets, relative)
         if not at or base + segment.times.offsets[at - 1] < start:
-            return None
-        batch = first_at_or_after(segment, timestamps[at - 1], start, end)
-        if batch is None or batch[1].base_offset > base + relative:
-            return None
-        return batch, position
+            return None, start
+        batch = next_at_or_after(segment, timestamps[at - 1], start, end)
+        if batch is None or isinstance(batch, SearchedTo):
+            return None, start
+        if batch[1].base_offset > base + relative:
+            return None, start
+        return batch, base + relative

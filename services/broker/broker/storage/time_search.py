@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tidemark.codec.record_batch import BatchHeader
 
-from broker.storage.segment import Segment, walk_headers
+from broker.storage.segment import NO_TIMESTAMP, Segment, walk_headers
 
 HEADERS_AT_ONCE: Final = 1_000
 """Headers read in one part: some milliseconds."""
@@ -49,11 +49,21 @@ def next_at_or_after(
     return None
 
 
-def first_at_or_after(
-    segment: Segment, timestamp: int, start_offset: int, end_offset: int
-) -> tuple[int, BatchHeader] | None:
-    """Return what ``next_at_or_after`` finds in as many parts as it takes."""
-    found = next_at_or_after(segment, timestamp, start_offset, end_offset)
-    while isinstance(found, SearchedTo):
-        found = next_at_or_after(segment, timestamp, found.offset, end_offset)
-    return found
+def largest_from(
+    segment: Segment, start_offset: int, end_offset: int
+) -> tuple[tuple[int, BatchHeader] | None, int | None]:
+    """Return the first batch with the largest timestamp of one part of a segment, which begins at
+    ``start_offset``, and where the next part begins; None: there is none.
+    """
+    best: tuple[int, BatchHeader] | None = None
+    timestamp = NO_TIMESTAMP
+    assert segment.file is not None
+    walk = walk_headers(segment.file, segment.locate(start_offset), segment.size_bytes)
+    for count, (position, header) in enumerate(walk):
+        if header.base_offset >= end_offset:
+            break
+        if count >= HEADERS_AT_ONCE:
+            return best, header.base_offset
+        if header.max_timestamp > timestamp and header.record_count:
+            timestamp, best = header.max_timestamp, (position, header)
+    return best, None

@@ -1,11 +1,11 @@
 """Small logs on a MemDisk: hand-made batches, tiny segments, restarts of every kind."""
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from broker.storage.log import AppendInfo, Log, LogRead
+from broker.storage.log import AppendInfo, Log, LogRead, LogSlice
 from broker.storage.log_manager import LogManager
 from crc32c import crc32c
 from tidemark.codec.record_batch import HEADER_BYTES, read_header
@@ -106,6 +106,16 @@ def flush(manager: LogManager, *, now_ms: int = NOW + 10**9) -> None:
         begun.run()
         manager.finish_flush(begun)
     manager.checkpoint({one: log.log_end for one, log in manager.logs.items()})
+
+
+def completed(search: Generator[None, None, LogSlice | None]) -> LogSlice | None:
+    """Return what a search in parts finds."""
+    while True:
+        try:
+            next(search)
+        except StopIteration as ended:
+            found: LogSlice | None = ended.value
+            return found
 
 
 def bytes_of(read: LogRead) -> bytes:

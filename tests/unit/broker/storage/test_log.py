@@ -14,6 +14,7 @@ from unit.broker.storage.log_worlds import (
     TINY,
     append,
     bytes_of,
+    completed,
     flush,
     new_log,
     opened,
@@ -146,7 +147,7 @@ def test_the_largest_timestamp_is_looked_up_where_it_is(stamps: Sequence[int]) -
     flush(manager)
     log = opened(disk).logs[ORDERS]
     opened_before = {one.base_offset for one in log._segments.segments if one.file is not None}
-    found = log.max_timestamp_batch(end=log.log_end)
+    found = completed(log.max_timestamp_batch(end=log.log_end))
     assert found is not None
     assert found.file.read_at(found.position, found.length) == batches[stamps.index(max(stamps))]
     warm = {one.base_offset for one in log._segments.segments if one.file is not None}

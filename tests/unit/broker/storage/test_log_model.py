@@ -11,6 +11,7 @@ from unit.broker.storage.log_worlds import (
     PlainLog,
     append,
     bytes_of,
+    completed,
     flush,
     is_prefix_of_whole_batches,
     new_log,
@@ -130,7 +131,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule()
     def look_up_the_largest_timestamp(self) -> None:
-        found = self.log.max_timestamp_batch(end=self.log.log_end)
+        found = completed(self.log.max_timestamp_batch(end=self.log.log_end))
         readable = self.plain.readable(self.plain.log_start, self.plain.log_end)
         stamps = [int.from_bytes(one[35:43], "big") for one in readable]
         got = found and found.file.read_at(found.position, found.length)

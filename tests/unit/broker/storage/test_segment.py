@@ -2,7 +2,7 @@
 
 import pytest
 from broker.storage.segment import NO_TIMESTAMP, Segment, frame_problem, walk_headers
-from broker.storage.time_search import first_at_or_after
+from broker.storage.time_search import SearchedTo, next_at_or_after
 from hypothesis import given
 from hypothesis import strategies as st
 from tidemark.codec.record_batch import read_header
@@ -62,7 +62,8 @@ def test_a_timestamp_is_found_as_in_a_list(
     shapes: list[tuple[int, int, int]], timestamp: int, start: int, end: int
 ) -> None:
     segment, _, batches = built(shapes)
-    found = first_at_or_after(segment, timestamp, start, end)
+    found = next_at_or_after(segment, timestamp, start, end)
+    assert not isinstance(found, SearchedTo)
     expected = [
         position
         for position, first, last, _ in batches

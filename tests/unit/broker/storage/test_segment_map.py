@@ -13,7 +13,14 @@ from tidemark.codec.records import assemble_batch
 from tidemark.storage.batch_walk import FrameError
 from tidemark.storage.disk import File
 from tidemark.storage.mem_disk import MemDisk, MemFile
-from unit.broker.storage.log_worlds import TINY, append, bytes_of, make_batch, new_log
+from unit.broker.storage.log_worlds import (
+    TINY,
+    append,
+    bytes_of,
+    completed,
+    make_batch,
+    new_log,
+)
 
 
 def mapped(*segments: list[bytes], bases: tuple[int, ...], compacted_below: int = 0) -> SegmentMap:
@@ -96,10 +103,10 @@ def test_the_largest_timestamp_below_an_end() -> None:
     whole = mapped([make_batch(n, 1, timestamp=t) for n, t in enumerate(stamps)], bases=(0,))
     expected = {1: 0, 2: 1, 3: 1, 4: 1}
     for end, best in expected.items():
-        found = whole.max_timestamp_batch(0, end)
+        found = completed(whole.max_timestamp_batch(0, end))
         assert found is not None
         assert found.position == best * 81
-    later = whole.max_timestamp_batch(2, 4)
+    later = completed(whole.max_timestamp_batch(2, 4))
     assert later is not None
     assert later.position == 3 * 81
 
@@ -120,10 +127,32 @@ def test_the_largest_timestamp_below_an_end_is_found_by_the_index(
     size = log.size_bytes // 300
     for end in (299, 297, 150, 2, 1):
         reads.clear()
-        found = log.max_timestamp_batch(end=end)
+        found = completed(log.max_timestamp_batch(end=end))
         assert found is not None
         expected = max(range(end), key=lambda n: (n - 5 * (n % 3), -n))
         assert (found.position, len(reads) < 5) == (expected * size, True)
+
+
+def test_the_log_may_be_cut_between_the_parts_of_a_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.storage.time_search.HEADERS_AT_ONCE", 10)
+    _, _, log = new_log(replace(TINY, segment_bytes=2_000))
+    append(log, timestamp=900)
+    for _ in range(60):
+        append(log, timestamp=5)
+    log.advance_log_start(1)
+    search = log.max_timestamp_batch(end=log.log_end)
+    next(search)
+    log.truncate_to(15)
+    assert completed(search) is not None
+    for _ in range(60):
+        append(log, timestamp=5)
+    search = log.max_timestamp_batch(end=log.log_end)
+    next(search)
+    log.truncate_fully_and_start_at(200)
+    completed(search)
+    assert (log.damage, log.log_end) == (None, 200)
 
 
 def emptied(offset: int, timestamp: int) -> bytes:
@@ -137,7 +166,7 @@ def test_batches_without_records_have_no_timestamp_to_find() -> None:
     first = [emptied(offset, 500) for offset in range(20)]
     last = [make_batch(20, 1, timestamp=400), emptied(21, 500), make_batch(22, 1, timestamp=300)]
     whole = mapped(first, last, bases=(0, 20), compacted_below=20)
-    for found in (whole.next_at_or_after(350, 0, 23), whole.max_timestamp_batch(0, 23)):
+    for found in (whole.next_at_or_after(350, 0, 23), completed(whole.max_timestamp_batch(0, 23))):
         assert isinstance(found, LogSlice)
         assert read_header(found.file.read_at(found.position, found.length)).base_offset == 20
     assert whole.next_at_or_after(450, 0, 23) is None

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 from broker.storage.segment import Segment
-from broker.storage.time_search import SearchedTo, first_at_or_after, next_at_or_after
+from broker.storage.time_search import SearchedTo, largest_from, next_at_or_after
 from hypothesis import given
 from hypothesis import strategies as st
 from tidemark.storage.mem_disk import MemDisk
@@ -41,7 +41,9 @@ def test_the_parts_together_find_what_a_list_does(
     )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("broker.storage.time_search.HEADERS_AT_ONCE", 3)
-        found = first_at_or_after(segment, timestamp, start, end)
+        found = next_at_or_after(segment, timestamp, start, end)
+        while isinstance(found, SearchedTo):
+            found = next_at_or_after(segment, timestamp, found.offset, end)
     assert (found and found[0]) == (None if expected is None else positions[expected])
 
 
@@ -57,3 +59,25 @@ def test_each_part_reads_a_bounded_number_of_headers(monkeypatch: pytest.MonkeyP
     steps = [after - before for before, after in pairwise(parts)]
     assert len(steps) >= 9
     assert max(steps) <= 11
+
+
+@given(
+    st.lists(st.integers(-1, 9), min_size=1, max_size=60), st.integers(0, 60), st.integers(0, 60)
+)
+def test_the_largest_of_the_parts_is_that_of_a_list(
+    stamps: list[int], start: int, end: int
+) -> None:
+    segment, positions = built(stamps)
+    largest = max(stamps[start:end], default=-1)
+    expected = positions[stamps.index(largest, start)] if largest >= 0 else None
+    found, parts = list[tuple[int, int]](), 0
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("broker.storage.time_search.HEADERS_AT_ONCE", 3)
+        rest: int | None = start
+        while rest is not None:
+            best, rest = largest_from(segment, rest, end)
+            parts += 1
+            if best is not None:
+                found.append((-best[1].max_timestamp, best[0]))
+    assert (min(found)[1] if found else None) == expected
+    assert parts >= (min(end, len(stamps)) - start) / 3

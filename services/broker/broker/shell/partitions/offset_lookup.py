@@ -83,7 +83,13 @@ class OffsetLookup:
     ) -> FoundOffset:
         step = search.begin()
         while isinstance(step, Seek):
-            found = _next_batch(hosted, timestamp, step)
+            found: LogSlice | SearchedTo | FoundOffset | None
+            if timestamp == MAX_TIMESTAMP:
+                found = await _with_largest(hosted, search, step.end)
+            else:
+                found = hosted.log.batch_for_timestamp(timestamp, end=step.end, start=step.start)
+            if isinstance(found, FoundOffset):
+                return found
             if found is None:
                 return search.exhausted()
             if isinstance(found, SearchedTo):
@@ -113,12 +119,23 @@ class OffsetLookup:
         return await self._workers.run_for(lane, first_at, batch, timestamp, first_offset)
 
 
-def _next_batch(
-    hosted: HostedPartition, timestamp: int, seek: Seek
-) -> LogSlice | SearchedTo | None:
-    if timestamp == MAX_TIMESTAMP:
-        return hosted.log.max_timestamp_batch(end=seek.end)
-    return hosted.log.batch_for_timestamp(timestamp, end=seek.end, start=seek.start)
+async def _with_largest(
+    hosted: HostedPartition, search: OffsetSearch, end: int
+) -> LogSlice | FoundOffset | None:
+    """Return the batch with the largest timestamp, or an error. Others take turns meanwhile."""
+    log_now, parts = hosted.log, hosted.log.max_timestamp_batch(end=end)
+    while True:
+        try:
+            next(parts)
+        except StopIteration as ended:
+            found: LogSlice | None = ended.value
+            return found
+        await asyncio.sleep(0)
+        moved = search.passed(0)
+        if isinstance(moved, FoundOffset):
+            return moved
+        if hosted.log is not log_now:  # it is in another directory
+            log_now, parts = hosted.log, hosted.log.max_timestamp_batch(end=end)
 
 
 def first_at(batch: bytes, timestamp: int, first_offset: int) -> tuple[int, int] | None:
