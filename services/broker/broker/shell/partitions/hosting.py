@@ -30,6 +30,7 @@ from broker.shell.partitions.disk_health import DiskHealth
 from broker.shell.partitions.group_commits import GroupCommits
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.parking_lot import ParkingLot
+from broker.shell.partitions.repairs import Repairs
 from broker.shell.partitions.role_log import log_roles
 from broker.shell.partitions.table import PartitionTable
 from broker.shell.partitions.topic_defaults import broker_defaults, effective
@@ -101,6 +102,7 @@ class Hosting:
         """Partitions that no directory took, or whose log could not be repaired."""
         self._is_due = False
         """True if they are to be tried again without waiting for a directory that heals."""
+        self._repairs = Repairs()
         self._changed: list[HostedPartition] = []
         """Partitions whose leader changed by the image that is being taken."""
         kinds = Kind.TOPICS_CREATED | Kind.TOPICS_DELETED | Kind.PARTITIONS | Kind.TOPIC_CONFIGS
@@ -157,6 +159,16 @@ class Hosting:
         if self._is_due:
             await self.retry()
 
+    async def repair(self) -> None:
+        """Repair logs that a thread has to walk before they are cut."""
+        while True:
+            key = await self._repairs.walk()
+            if self._is_hosting:  # a newer image comes first
+                self._unfinished[key] = None
+                self._is_due = True
+            else:
+                self._retry_one(*key)
+
     def _retry_one(self, topic_id: TopicId, number: int) -> None:
         self._unfinished.pop((topic_id, number), None)
         topic = self._metadata.image.topics_by_id.get(topic_id)
@@ -166,6 +178,7 @@ class Hosting:
                 pass
             self._wake_changed()
             self._on_retried()
+        self._repairs.forget((topic_id, number))
 
     def _not_finished(self, topic_id: TopicId, number: int, failure: DiskError) -> None:
         self._unfinished[topic_id, number] = None
@@ -355,8 +368,8 @@ class Hosting:
         self, hosted: HostedPartition, state: PartitionImage, *, last_epoch: int
     ) -> bool:
         """Truncate a damaged log that no longer counts anywhere, so that it is fetched from its
-        leader. ``last_epoch``: the last epoch in which this replica may have fetched. Return True
-        if it was truncated.
+        leader, if it need not be walked first. ``last_epoch``: the last epoch in which this replica
+        may have fetched. Return True if it was truncated.
         """
         if hosted.log.damage is None or hosted.partition.role is not Role.FOLLOWER:
             return False
@@ -366,7 +379,11 @@ class Hosting:
             return False
         damage, before = hosted.log.damage, hosted.partition.log_end
         try:
-            hosted.log.repair()
+            prepared = self._repairs.prepared(hosted)
+            if prepared is None:
+                return False
+            with prepared:
+                hosted.log.repair()
         except DiskError as failure:
             self._disks.fence_directory(hosted.manager, failure)
             self._not_finished(hosted.topic_id, state.partition, failure)

@@ -86,6 +86,7 @@ class Maintenance:
             *(tasks.create_task(one, name="flush") for one in flushes),
             *(tasks.create_task(self._removals(one), name="removals") for one in managers),
             tasks.create_task(self._heal(), name="heal"),
+            tasks.create_task(self._hosting.repair(), name="repair"),
             tasks.create_task(self._reports.run(), name="replica-reports"),
             tasks.create_task(self._expire_producers(), name="expire-producers"),
             tasks.create_task(

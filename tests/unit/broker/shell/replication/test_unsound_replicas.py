@@ -3,6 +3,7 @@ counts nowhere, and makes nothing anew that may still be somewhere.
 """
 
 import asyncio
+import threading
 from dataclasses import replace
 from typing import cast
 
@@ -11,6 +12,7 @@ from broker.core.partition import Role
 from broker.shell.cluster.held_logs import held_logs
 from broker.shell.start import directory_id
 from broker.storage.disk_failures import DiskFailures
+from broker.storage.producer_replay import ProducerReplay
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.model.metadata import TopicImage
 from tidemark.runtime.controller_client import ControllerClient
@@ -129,6 +131,45 @@ def test_what_is_reported_fetches_no_longer_and_is_repaired_once_it_counts_nowhe
     world.change(topics_changed=(replicated(partition(leader=2, epoch=2, version=2, isr=(2, 3))),))
     assert (hosted.partition.log_end, hosted.log.damage, hosted.unsound_since) == (3, None, None)
     assert followed.heard == [("LEADER", 1), ("removed", 1), ("removed", 2), ("FOLLOWER", 2)]
+
+
+def test_a_long_walk_before_a_repair_is_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log has gigabytes behind the last snapshot that a cut can use."""
+    monkeypatch.setattr("broker.storage.producer_replay.WALKED_AT_ONCE_BYTES", 0)
+    walks, run = list[str](), ProducerReplay.run
+
+    def noted(replay: ProducerReplay) -> None:
+        walks.append("loop" if threading.current_thread() is threading.main_thread() else "thread")
+        run(replay)
+
+    monkeypatch.setattr(ProducerReplay, "run", noted)
+    replays = list[object]()
+    monkeypatch.setattr(
+        "broker.storage.producer_history.replay_producers", lambda *_: replays.append(None)
+    )
+    world = World(following=Followed())
+    world.show(replicated(partition()))
+    for _ in range(5):
+        world.append()
+    hosted = world.hosted()
+    world.parts.partitions.disks.found_damage(hosted, "a batch does not match its CRC", 3)
+    world.hosting.note_unsound(hosted)
+
+    async def story() -> None:
+        gone = replicated(partition(leader=2, epoch=2, version=1, isr=(2, 3)))
+        world.change(topics_changed=(gone,))
+        world.change(
+            topics_changed=(replicated(partition(leader=3, epoch=3, version=2, isr=(2, 3))),)
+        )
+        assert hosted.log.damage is not None, "the loop does not wait for the walk"
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(world.hosting.repair())
+            await until(lambda: hosted.log.damage is None)
+            running.cancel()
+
+    asyncio.run(story())
+    assert (hosted.partition.log_end, hosted.unsound_since) == (3, None)
+    assert (walks, replays) == (["thread"], [])
 
 
 @pytest.mark.feature("Y09")
