@@ -37,11 +37,15 @@ RecordInput = tuple[int, Buffer | None, Buffer | None, Headers]
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
 """Default bound on the decompressed size of one batch."""
 
+HEADERS_MAX: Final = 1_000_000
+"""Most headers in a batch that is read into records: objects, for two bytes that compress well."""
+
 _SMALL_END: Final = len(SMALL)
 _NULL: Final = encode_varint(-1)
 # Attributes; five varints of at most 10, 5, 5, 5 and 5 bytes; the record's length before them, 5.
 _RECORD_OVERHEAD_BYTES_MAX: Final = 36
 _HEADER_OVERHEAD_BYTES_MAX: Final = 10
+_HEADER_BYTES_MIN: Final = 2
 
 
 class RecordsError(ValueError):
@@ -271,7 +275,7 @@ def _read_all(data: bytes, header: BatchHeader) -> tuple[list[Record], int]:
     records: list[Record] = []
     new, one_byte, data_end = tuple.__new__, ONE_BYTE, len(data)
     headers: tuple[tuple[str, bytes | None], ...]
-    position = 0
+    position, headers_left = 0, HEADERS_MAX
     for _ in range(header.record_count):
         # The consumer's hot loop: it looks up one-byte numbers itself, without a call for each.
         size, position = read_varint(data, position)
@@ -286,7 +290,8 @@ def _read_all(data: bytes, header: BatchHeader) -> tuple[list[Record], int]:
             key = data[start:position]
         value, position = _read_bytes(data, position)
         if data[position]:
-            headers, position = _read_headers(data, position)
+            headers, position = _read_headers(data, position, end, headers_left)
+            headers_left -= len(headers)
         else:
             headers, position = (), position + 1
         # A length that points beyond the record, or the data, is detected here.
@@ -310,10 +315,15 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     raise ValueError(f"negative length {length}")
 
 
-def _read_headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def _read_headers(
+    data: bytes, position: int, end: int, count_max: int
+) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    """Read the headers of a record that ends at ``end``, if they are no more than so many."""
     count, position = read_varint(data, position)
-    if count < 0:
-        raise ValueError(f"negative header count {count}")
+    if not 0 <= count <= (end - position) // _HEADER_BYTES_MIN:
+        raise ValueError(f"{count} headers in {end - position} bytes")
+    if count > count_max:
+        raise ValueError(f"the batch has more than {HEADERS_MAX} headers")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         name, position = _read_bytes(data, position)

@@ -6,7 +6,7 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidemark.codec.compression import CODEC_NAMES, GZIP
+from tidemark.codec.compression import CODEC_NAMES, GZIP, ZSTD
 from tidemark.codec.record_batch import (
     HEADER_BYTES,
     TIMESTAMP_TYPE_BIT,
@@ -31,6 +31,7 @@ from tidemark.codec.records import (
     scan_records,
     sequence_after,
 )
+from tidemark.codec.varint import encode_varint
 
 Input = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
@@ -247,6 +248,38 @@ def test_a_bomb_in_a_batch_is_refused() -> None:
     batch = build_batch([(0, None, bytes(1_000_000), ())], compression=GZIP)
     with pytest.raises(RecordsError, match="more than 1000 bytes"):
         read_records(batch, read_header(batch), bytes_max=1_000)
+
+
+def with_headers(*counts: int, claims: int | None = None) -> bytes:
+    """A batch of records with so many empty headers, which compresses to next to nothing."""
+    records = []
+    for number, count in enumerate(counts):
+        body = b"\x00\x00" + encode_varint(number) + b"\x01\x01"
+        body += encode_varint(count if claims is None else claims) + bytes(2 * count)
+        records.append(encode_varint(len(body)) + body)
+    header = read_header(_batch_of(b"", len(counts)))
+    return assemble_batch(header._replace(attributes=ZSTD), b"".join(records))
+
+
+def test_headers_are_bounded_by_their_record() -> None:
+    """The bytes of the next records are not read for them."""
+    batch = with_headers(3, 1_000, claims=900)
+    with pytest.raises(RecordsError, match="900 headers in 6 bytes"):
+        read_records(batch, read_header(batch))
+
+
+@pytest.mark.parametrize("counts", [(500, 500), (999, 1)])
+def test_headers_are_bounded_by_batch(
+    monkeypatch: pytest.MonkeyPatch, counts: tuple[int, ...]
+) -> None:
+    """Each is an object: a few hundred kilobytes of a batch would take gigabytes of memory."""
+    monkeypatch.setattr("tidemark.codec.records.HEADERS_MAX", 1_000)
+    batch = with_headers(*counts)
+    records = read_records(batch, read_header(batch))
+    assert tuple(len(record.headers) for record in records) == counts
+    batch = with_headers(*counts, 1)
+    with pytest.raises(RecordsError, match="more than 1000 headers"):
+        read_records(batch, read_header(batch))
 
 
 def test_sequences_wrap_to_zero() -> None:
