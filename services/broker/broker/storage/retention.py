@@ -63,7 +63,9 @@ def _by_size(segments: Sequence[SegmentView], retention_bytes: int, high_waterma
     excess = sum(one.size_bytes for one in segments) - retention_bytes
     count = 0
     for one in segments:
-        if one.active or excess - one.size_bytes < 0 or one.end_offset > high_watermark:
+        if excess - one.size_bytes < 0 or one.end_offset > high_watermark:
+            break
+        if one.active and not one.size_bytes:
             break
         excess -= one.size_bytes
         count += 1
