@@ -1,10 +1,13 @@
 """LogDirectory: state shared by the logs of one directory: disk, fence, open files, removals."""
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from tidemark.codec.record_batch import HEADER_BYTES, read_header
 from tidemark.model.topics import TopicPartition
+from tidemark.storage.batch_walk import FrameError
 from tidemark.storage.disk import Disk, DiskError, DiskFullError, ExhaustedError, File
 
 from broker.storage import checkpoint
@@ -19,6 +22,9 @@ OPEN_FILES_MAX: Final = 1_024
 """Most segments kept open. Those with unsynced bytes stay open beyond it: a sync through another
 handle might miss the error of an earlier write-back.
 """
+INDEX_GAP_BYTES: Final = 16 * 1024 * 1024
+"""Batches at the end of a segment, so many bytes of them, that an index never leaves out."""
+INDEX_INTERVAL_BYTES: Final = 4096
 _COOLED_AT_ONCE: Final = 8
 _GAPS_AHEAD: Final = 1 << 20
 """Offsets by which a checkpoint of gaps runs ahead, so that a compacted log does not need a new one
@@ -111,10 +117,16 @@ class LogDirectory:
             raise type(self.fence_error)(self.fence_error.path, self.fence_error.reason)
 
     def warm(self, segment: Segment) -> File:
-        """Return a segment's open file, with its indexes loaded."""
+        """Return a segment's open file, with its indexes loaded. Those whose file was lost, or is
+        wrong, are made again: otherwise each read walks the batches from the segment's beginning.
+        """
         file = segment.file
         if file is None:
             file = segment.warm(self.disk)
+            if _lacks_entries(segment, file):
+                _log.warning("index made again: %s", segment.stem)
+                with contextlib.suppress(FrameError):  # readers of the damaged batch get the error
+                    segment.rebuild_indexes(INDEX_INTERVAL_BYTES)
             self.note_warm(segment)
         return file
 
@@ -155,6 +167,16 @@ class LogDirectory:
     def remove_later(self, path: str, due_ms: int) -> None:
         """Remove a renamed file or directory once ``due_ms`` has come."""
         self.removals.add(path, due_ms)
+
+
+def _lacks_entries(segment: Segment, file: File) -> bool:
+    """True if many bytes follow the last batch that is in the index."""
+    position = segment.index.last_position
+    left = segment.size_bytes - position
+    if left <= INDEX_GAP_BYTES:
+        return False
+    last = file.read_at(position, HEADER_BYTES)
+    return len(last) < HEADER_BYTES or left - read_header(last).size_bytes > INDEX_GAP_BYTES
 
 
 def _nothing() -> None:
