@@ -28,13 +28,14 @@ async def handle(
     context: RequestContext,
 ) -> dict[str, object]:
     """Return one result for each directory, with all partitions or those named. A directory that is
-    fenced, or could not be opened, has KAFKA_STORAGE_ERROR.
+    fenced, or could not be opened, has KAFKA_STORAGE_ERROR; one that is only full has its logs
+    besides.
     """
     if not facts.authorizer.authorize(context.requester, Operation.DESCRIBE, CLUSTER):
         return {"error_code": int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "results": []}
     opened = [path for path in facts.config.log_dirs if path not in disks.failed_directories]
     managers = list(zip(opened, disks.log_managers, strict=True))
-    space = {path: await spaces.of(path) for path, manager in managers if manager.fenced is None}
+    space = {path: await spaces.of(path) for path, manager in managers if manager.failure is None}
     asked = _asked(table, request)
     return {
         "error_code": int(ErrorCode.NONE),
@@ -66,8 +67,9 @@ def _failed(path: str) -> dict[str, object]:
 def _directory(
     path: str, manager: LogManager, asked: Collection[HostedPartition], space: Space
 ) -> dict[str, object]:
-    if manager.fenced is not None:
+    if manager.failure is not None:
         return _failed(path)
+    state = ErrorCode.NONE if manager.fenced is None else ErrorCode.KAFKA_STORAGE_ERROR
     topics: dict[str, list[dict[str, object]]] = {}
     for hosted in asked:
         partitions = topics.setdefault(hosted.topic_partition.topic, [])
@@ -76,7 +78,7 @@ def _directory(
         if hosted.move is not None and hosted.move.manager is manager:
             partitions.append(_future(hosted, hosted.move))
     return {
-        "error_code": int(ErrorCode.NONE),
+        "error_code": int(state),
         "log_dir": os.path.abspath(path),
         "topics": [
             {"name": name, "partitions": partitions}

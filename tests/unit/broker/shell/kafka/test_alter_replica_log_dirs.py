@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
+from tidemark.storage.disk import DiskError, DiskFullError
 from unit.broker.shell.broker_worlds import topic
 from unit.broker.shell.kafka.conftest import AskOf
 from unit.broker.shell.upkeep.test_moving import Moves
@@ -57,3 +58,23 @@ def test_a_future_log_is_described_with_its_lag(ask_of: AskOf) -> None:
     found = described(world, ask_of)
     assert found.pop(target[1:]) == [(0, 3, True)]
     assert list(found.values()) == [[(0, 0, False)]]
+
+
+@pytest.mark.parametrize(
+    ("failure", "logs"),
+    [(DiskFullError("a", "full"), [(0, 0, False)]), (DiskError("a", "broken"), [])],
+)
+def test_a_directory_that_is_full_shows_what_takes_its_space(
+    ask_of: AskOf, failure: DiskError, logs: list[tuple[int, int, bool]]
+) -> None:
+    """It is read from as before, and somebody has to choose what goes."""
+    world = Moves()
+    world.show(topic())
+    world.append()
+    path = world.path_of(world.hosted().manager)
+    world.hosted().manager.fence(failure)
+    assert described(world, ask_of)[path[1:]] == logs
+    answer: Any = ask_of(world.parts)(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
+    states = {one.log_dir: one.error_code for one in answer.results}
+    assert states.pop(path) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert set(states.values()) == {ErrorCode.NONE}
