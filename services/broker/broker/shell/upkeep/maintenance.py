@@ -81,7 +81,9 @@ class Maintenance:
         flush_ms = min(config.log_flush_interval_ms, FLUSH_LOOK_MS)
         # A disk that hangs, as many do before they fail, holds up only its own rounds.
         flushes = [self._flush_groups(one) for one in managers]
-        flushes += [self._every(flush_ms, self._flush_all, (one,)) for one in managers]
+        flushes += [
+            self._every(flush_ms, self._flush_all, (one,), also_full=True) for one in managers
+        ]
         loops = [
             *(tasks.create_task(one, name="flush") for one in flushes),
             *(tasks.create_task(self._removals(one), name="removals") for one in managers),
@@ -107,11 +109,14 @@ class Maintenance:
         interval_ms: int,
         work: Callable[[LogManager], Awaitable[None]],
         managers: Sequence[LogManager],
+        *,
+        also_full: bool = False,
     ) -> None:
+        """Do it for each directory in service; ``also_full``: it needs no space."""
         while True:
             await asyncio.sleep(interval_ms / 1_000)
             for manager in managers:
-                if manager.fenced is not None:
+                if manager.fenced is not None and not (also_full and manager.is_full):
                     continue
                 try:
                     await work(manager)

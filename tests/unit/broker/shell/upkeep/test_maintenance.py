@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from broker.shell.upkeep import maintenance as maintenance_module
 from tidemark.model.topics import TopicPartition
+from tidemark.storage.disk import DiskFullError
 from tidemark.storage.mem_disk import MemDisk
 from unit.broker.shell.broker_worlds import World, maintenance, topic
 from waiting import until
@@ -78,6 +79,28 @@ def test_a_disk_that_hangs_holds_up_its_own_rounds_alone(flush: str) -> None:
             await until(lambda: world.held.synced_end == 2)
             for one in loops:
                 one.cancel()
+
+    asyncio.run(main())
+
+
+def test_records_on_a_full_disk_are_synced_in_time() -> None:
+    """Those that were written before: flush.ms is a promise, and syncs need no space."""
+
+    async def main() -> None:
+        disk = MemDisk()
+        world = World(disk, log_flush_interval_ms=100)
+        world.show(topic(configs={"flush": "os", "flush.ms": "1000"}))
+        world.append()
+        log = world.hosted().log
+        disk.leave(0)
+        world.hosted().manager.fence(DiskFullError("orders-0", "no space left"))
+        world.clock.advance(1_000)
+        async with asyncio.TaskGroup() as tasks:
+            loops = maintenance(world).start(tasks)
+            await until(lambda: log.synced_end == log.log_end == 1)
+            for one in loops:
+                one.cancel()
+        assert world.hosted().manager.is_full
 
     asyncio.run(main())
 
