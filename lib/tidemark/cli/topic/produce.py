@@ -60,7 +60,7 @@ async def produce(job: ProduceJob, sent: Sent) -> None:
                 job.bootstrap, **security_over(job.settings, job.bootstrap)
             ) as producer:
                 await producer.partitions_for(job.topic)
-                async for lines in _line_chunks(source, job.end):
+                async for lines in line_chunks(source, job.end):
                     await _send_lines(producer, job, lines, sent)
                     advance(source.position_bytes)
                 await producer.flush()
@@ -88,7 +88,7 @@ async def _send_lines(
     await asyncio.sleep(0)
 
 
-async def _line_chunks(source: LineSource, end: bytes) -> AsyncIterator[list[bytes]]:
+async def line_chunks(source: LineSource, end: bytes) -> AsyncIterator[list[bytes]]:
     """Yield whole lines in chunks: of a terminal one by one, of a file thousands at once."""
     rest = b""
     carriage = b"\r" if end == b"\n" else b""
@@ -108,7 +108,10 @@ async def _read_some(source: LineSource) -> bytes:
         return source.read_some(_CHUNK_BYTES)
     loop = asyncio.get_running_loop()
     readable = loop.create_future()
-    loop.add_reader(descriptor, _resolve, readable)
+    try:
+        loop.add_reader(descriptor, _resolve, readable)
+    except PermissionError:  # epoll takes no device that never waits, such as /dev/null
+        return source.read_some(_CHUNK_BYTES)
     try:
         await readable
     finally:
