@@ -1,8 +1,17 @@
 """Failures that the command line reports: what failed, where, why, and what to try."""
 
+import errno
 from collections.abc import Iterator
+from typing import Final
 
 from tidemark.runtime.exit_codes import ExitCode
+
+_OF_WRITES: Final = frozenset((errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+
+
+def is_of_a_write(error: OSError) -> bool:
+    """True if only a write fails so: the output is closed or full, whatever was read meanwhile."""
+    return error.errno in _OF_WRITES
 
 
 class CommandError(Exception):

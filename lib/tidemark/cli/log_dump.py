@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tidemark.cli.failure import CommandError
+from tidemark.cli.failure import CommandError, is_of_a_write
 from tidemark.cli.log_files import (
     DecodeError,
     LogSummary,
@@ -151,6 +151,8 @@ class Shown:
                 return self._dump_small(path, kind)
             return self._dump_log(path)
         except OSError as problem:
+            if is_of_a_write(problem):
+                raise
             raise CommandError(
                 f"cannot read {path}: {problem.strerror}",
                 hint="run it as the broker's user",

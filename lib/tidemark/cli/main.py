@@ -10,6 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -17,7 +18,7 @@ from typer._click.exceptions import ClickException
 
 from tidemark.cli import settings
 from tidemark.cli.apps import HELP_OPTIONS, ClosedOutputError, GroupPlace, LazyGroups
-from tidemark.cli.failure import CommandError
+from tidemark.cli.failure import CommandError, is_of_a_write
 from tidemark.runtime.exit_codes import ExitCode
 
 GROUPS: Final[Mapping[str, GroupPlace]] = {
@@ -166,18 +167,32 @@ def run(words: Sequence[str]) -> int:
         sys.stderr.write("\n".join(error.lines()) + "\n")
         return error.exit_code
     except (BrokenPipeError, ClosedOutputError):
-        # The reader of the output (head, less) has closed it. What is still buffered goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # its reader (head, less) has closed it
         return ExitCode.OK
-    except Exception:  # noqa: BLE001 - the outermost frame: printed, then the exit code of a bug
-        sys.stderr.write(traceback.format_exc())
-        sys.stderr.write("error: this is a bug of tidemark\n  try: report the lines above\n")
-        return ExitCode.INTERNAL
+    except Exception as error:  # noqa: BLE001 - the outermost frame
+        return _ended_by(error)
     finally:
         settings.begin((), None)  # -X and --profile end with their command
     if code == ExitCode.INTERRUPTED:
         sys.stderr.write("interrupted\n")
     return code or ExitCode.OK
+
+
+def _ended_by(error: Exception) -> ExitCode:
+    """Report what no command expects: an output that is full, or a bug with its traceback."""
+    if isinstance(error, OSError) and is_of_a_write(error):
+        _drop_output()
+        place = error.filename or "the output"
+        sys.stderr.write(f"error: cannot write {place}: {error.strerror}\n")
+        return ExitCode.IO
+    sys.stderr.write(traceback.format_exc())
+    sys.stderr.write("error: this is a bug of tidemark\n  try: report the lines above\n")
+    return ExitCode.INTERNAL
+
+
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere: the end of the process would try it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _check_text(words: Sequence[str]) -> None:
@@ -193,6 +208,9 @@ def _check_text(words: Sequence[str]) -> None:
 
 def main() -> None:
     """Run the command of this process and exit with its documented code."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by whoever started it (`>&-`)
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - kept open
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that is not UTF-8 shows escapes instead of ending the command.

@@ -1,5 +1,6 @@
 import fcntl
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from tidemark.cli import main as command_line
 from tidemark.cli import profiles
 from tidemark.cli.dev.layout import Shape
 from tidemark.cli.main import main
+from tidemark.codec.records import build_batch
 from tidemark.runtime.exit_codes import ExitCode
 
 
@@ -190,3 +192,38 @@ def test_a_reader_that_closes_the_output_ends_the_command_in_silence(tmp_path: P
         dump.stdout.close()
         said = dump.stderr.read()
     assert (dump.returncode, said) == (ExitCode.OK, b"")
+
+
+@pytest.mark.feature("AD67")
+@pytest.mark.parametrize("options", [[], ["-r"], ["-o", "json"]])
+def test_a_dump_of_a_segment_is_no_failure_when_its_reader_has_gone(
+    options: list[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "00000000000000000000.log"
+    batch = build_batch([(1_700_000_000_000, None, b"v", ())], base_offset=0)
+    log.write_bytes(batch * 20_000)
+    argv = [*COMMAND, "log", "dump", "-n", "0", *options, str(log)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as dump:
+        assert dump.stdout is not None
+        assert dump.stderr is not None
+        dump.stdout.readline()
+        dump.stdout.close()
+        said = dump.stderr.read()
+    assert (dump.returncode, b"error" in said) == (ExitCode.OK, False)
+
+
+@pytest.mark.feature("AD52", "AD67")
+def test_an_output_that_is_full_is_no_bug() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "profile", "show"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == ExitCode.IO
+    assert done.stderr == b"error: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.feature("AD67")
+def test_streams_that_are_closed_are_no_bug() -> None:
+    argv = shlex.join([*COMMAND, "profile", "show"])
+    done = subprocess.run(f"{argv} <&- >&-", shell=True, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (ExitCode.OK, b"")
