@@ -1,12 +1,13 @@
 """Arguments that many commands have, with completion of their names in the shell."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final
 
 import typer
 
 from tidemark.cli import settings
 from tidemark.cli.failure import CommandError
+from tidemark.runtime.exit_codes import ExitCode
 
 _COMPLETION_MS_MAX: Final = 1_500
 """Time for which a shell waits for names."""
@@ -67,6 +68,38 @@ async def _listed(servers: str, kinds: Iterable[str] | None) -> list[str]:
         if kinds is None:
             return await admin.list_topics()
         return [each.group_id for each in await admin.list_groups(kinds=kinds)]
+
+
+# -- filters of lists
+
+GROUP_STATES: Final = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "Stable",
+    "Dead",
+)
+"""Kafka's names of the states of groups of every kind."""
+SHARE_GROUP_STATES: Final = ("Empty", "Stable", "Dead")
+GROUP_KINDS: Final = ("classic", "consumer", "share")
+
+
+def among(given: Iterable[str] | None, known: Sequence[str], option: str) -> list[str]:
+    """Return the names, in any case of letters. Raises CommandError for one that nothing can have:
+    the list would be empty, as if there were no groups.
+    """
+    lower = {name.lower() for name in known}
+    names = list(given or ())
+    for name in names:
+        if name.lower() not in lower:
+            raise CommandError(
+                f"{option} {name!r} is not one of its values",
+                hint=", ".join(known),
+                code=ExitCode.USAGE,
+            )
+    return names
 
 
 # -- resets of offsets

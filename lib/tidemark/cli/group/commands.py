@@ -6,6 +6,8 @@ import typer
 
 from tidemark.cli.apps import command_group
 from tidemark.cli.arguments import (
+    GROUP_KINDS,
+    GROUP_STATES,
     ByDurationOption,
     ExecuteOption,
     GroupArgument,
@@ -14,6 +16,7 @@ from tidemark.cli.arguments import (
     ToEarliestOption,
     ToLatestOption,
     ToOffsetOption,
+    among,
 )
 from tidemark.cli.failure import CommandError
 from tidemark.cli.group.config import (
@@ -58,7 +61,8 @@ def list_groups(
         list[str] | None, typer.Option("--state", help="Only those in this state; may be repeated.")
     ] = None,
     kind: Annotated[
-        list[str] | None, typer.Option("--kind", help="classic or consumer; may be repeated.")
+        list[str] | None,
+        typer.Option("--kind", help="classic, consumer or share; may be repeated."),
     ] = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -67,7 +71,9 @@ def list_groups(
     from tidemark.cli.client_calls import run
     from tidemark.cli.group import admin
 
-    call = admin.list_all(bootstrap_for(bootstrap), states=state or (), kinds=kind or ())
+    states = among(state, GROUP_STATES, "--state")
+    kinds = among(kind, GROUP_KINDS, "--kind")
+    call = admin.list_all(bootstrap_for(bootstrap), states=states, kinds=kinds)
     print_rows(run(call), ("group", "kind", "state", "protocol", "coordinator"), output)
 
 

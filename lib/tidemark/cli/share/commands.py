@@ -7,6 +7,7 @@ import typer
 
 from tidemark.cli.apps import command_group
 from tidemark.cli.arguments import (
+    SHARE_GROUP_STATES,
     ByDurationOption,
     ExecuteOption,
     ShareGroupArgument,
@@ -17,6 +18,7 @@ from tidemark.cli.arguments import (
     ToOffsetOption,
     TopicArgument,
     TopicsArgument,
+    among,
 )
 from tidemark.cli.failure import CommandError
 from tidemark.cli.group.config import (
@@ -98,7 +100,8 @@ def list_groups(
     from tidemark.cli.client_calls import run
     from tidemark.cli.share import admin
 
-    rows = run(admin.list_all(bootstrap_for(bootstrap), states=state or ()))
+    states = among(state, SHARE_GROUP_STATES, "--state")
+    rows = run(admin.list_all(bootstrap_for(bootstrap), states=states))
     print_rows(rows, ("group", "state", "coordinator"), output)
 
 

@@ -1,0 +1,38 @@
+"""Arguments that commands share: a filter that nothing can pass is refused."""
+
+from collections.abc import Sequence
+
+import pytest
+from broker.core.groups.classic.states import GroupState as ClassicState
+from broker.core.groups.consumer.state import GroupState as ConsumerState
+from tidemark.cli import main as command_line
+from tidemark.cli.arguments import GROUP_STATES, among
+from tidemark.runtime.exit_codes import ExitCode
+
+
+def test_the_states_are_those_of_groups() -> None:
+    states = {state.value for kind in (ClassicState, ConsumerState) for state in kind}
+    assert set(GROUP_STATES) == states
+
+
+def test_a_state_may_be_written_in_any_case() -> None:
+    assert among(["empty", "Stable"], GROUP_STATES, "--state") == ["empty", "Stable"]
+    assert among(None, GROUP_STATES, "--state") == []
+
+
+@pytest.mark.feature("AD53")
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (("group", "list", "--state", "Running"), "Running"),
+        (("group", "list", "--kind", "streams"), "streams"),
+        (("share", "list", "--state", "Rebalancing"), "Rebalancing"),
+    ],
+)
+def test_a_list_is_not_empty_because_a_filter_is_misspelt(
+    words: Sequence[str], value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line.run([*words, "-b", "127.0.0.1:1"]) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert repr(value) in said
+    assert "Empty" in said or "classic" in said
