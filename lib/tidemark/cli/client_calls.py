@@ -43,6 +43,20 @@ _EXPLANATIONS: Final[Mapping[ErrorCode, Explanation]] = {
     ErrorCode.INVALID_REPLICATION_FACTOR: Explanation(
         "fewer brokers are alive than replicas were asked for", "tidemark cluster brokers"
     ),
+    ErrorCode.INVALID_TOPIC_EXCEPTION: Explanation(
+        "no topic can have this name, or one that differs in '.' and '_' alone exists",
+        "letters, digits, '.', '_' and '-', at most 249 of them; tidemark topic list",
+    ),
+    ErrorCode.INVALID_PARTITIONS: Explanation(
+        "a topic has at least one partition, and never fewer than before", "tidemark topic describe"
+    ),
+    ErrorCode.INVALID_REGULAR_EXPRESSION: Explanation(
+        "the pattern is not in RE2's syntax", "'^orders-.*', quoted for the shell"
+    ),
+    ErrorCode.SECURITY_DISABLED: Explanation(
+        "the brokers run without authorizer.class.name: every client may do everything",
+        "set it and super.users at every broker, as docs/operating/security.md describes",
+    ),
     ErrorCode.LEADER_NOT_AVAILABLE: Explanation("no replica in sync is alive", _HEALTH),
     ErrorCode.NOT_CONTROLLER: Explanation("no controller is active at the moment", _HEALTH),
     ErrorCode.NOT_ENOUGH_REPLICAS: Explanation(

@@ -61,6 +61,11 @@ class QuotaEntity(NamedTuple):
         named = zip(ENTITY_TYPES, self, strict=True)
         return {entity_type: name for entity_type, name in named if name is not None}
 
+    @property
+    def in_words(self) -> str:
+        """Name for people, as in ``user alice, client-id <default>``."""
+        return ", ".join(f"{one} {name or '<default>'}" for one, name in self.parts.items())
+
 
 QuotaValues = Mapping[str, float]
 """Values by key."""

@@ -46,7 +46,7 @@ async def remove(bootstrap: str, entity: QuotaEntity, keys: Sequence[str]) -> No
 
 def name_of(entity: QuotaEntity) -> str:
     """Return an entity in words, as in ``user alice, client-id <default>``."""
-    return ", ".join(f"{one} {name or DEFAULT_SHOWN}" for one, name in entity.parts.items())
+    return entity.in_words
 
 
 def _shown(entity: QuotaEntity) -> Row:

@@ -9,6 +9,7 @@ from tidemark.client.errors import ClientError, error_for
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import ApiKey
 from tidemark.model.errors import ErrorCode
+from tidemark.model.quotas import QuotaEntity
 from tidemark.model.topics import TopicPartition
 
 Key = TypeVar("Key", bound=Hashable)
@@ -41,12 +42,10 @@ def by_name(
         if result.error_code == ErrorCode.NONE or tolerated(result.error_code):
             succeeded[name(result)] = result
             continue
-        thing = name(result)
-        shown = thing.name if isinstance(thing, ConfigResource) else thing
         failures.append(
             error_for(
                 result.error_code,
-                doing.format(repr(shown)) + " failed",
+                doing.format(_in_words(name(result))) + " failed",
                 detail=getattr(result, "error_message", None),
             )
         )
@@ -55,6 +54,16 @@ def by_name(
             failures[0].add_note(f"also: {other}")
         raise failures[0]
     return succeeded
+
+
+def _in_words(thing: Hashable) -> str:
+    if isinstance(thing, QuotaEntity):
+        return thing.in_words
+    if not isinstance(thing, ConfigResource):
+        return repr(thing)
+    if thing.kind in ("broker", "broker-logger"):
+        return f"broker {thing.name}" if thing.name else "the default of all brokers"
+    return repr(thing.name)
 
 
 def by_broker(

@@ -56,6 +56,22 @@ def test_a_lost_connection_has_its_likely_cause(words: str, cause: str) -> None:
 
 
 @pytest.mark.feature("AD53")
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (ErrorCode.SECURITY_DISABLED, "authorizer.class.name"),
+        (ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name"),
+        (ErrorCode.INVALID_PARTITIONS, "at least one partition"),
+        (ErrorCode.INVALID_REGULAR_EXPRESSION, "RE2"),
+    ],
+)
+def test_what_a_cluster_refuses_has_its_cause_and_what_to_try(code: ErrorCode, words: str) -> None:
+    told = as_command_error(error_for(code, "it failed", where="b:9092"))
+    assert words in told.cause
+    assert told.hint
+
+
+@pytest.mark.feature("AD53")
 def test_an_explanation_names_commands_that_exist() -> None:
     error = error_for(ErrorCode.GROUP_ID_NOT_FOUND, "describing group 'g' failed", where="b:9092")
     assert list(as_command_error(error).lines()) == [
