@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tidemark.cli.admin_client import open_cluster_admin
 from tidemark.cli.output import OutputFormat, print_line_document, say
 from tidemark.cli.security import security
 from tidemark.cli.topic.formats import FIELDS, as_document, as_line
@@ -42,7 +43,11 @@ async def consume(job: ShareConsumeJob) -> int:
     """Print and acknowledge records until the count, or until there are none; return their number.
 
     A record is printed before its outcome is stored: after a failure it may be printed again.
+    Raises ClientError at the start without a cluster or a topic: a member would wait for them in
+    silence, as if there were no records.
     """
+    async with open_cluster_admin(job.bootstrap) as admin:
+        await admin.describe_topics(job.topics)
     clock = Clock()
     total, printed_at = 0, clock.now_ms()
     async with ShareConsumer(

@@ -159,6 +159,12 @@ def test_a_bug_has_a_code_and_its_traceback(
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.feature("AD53")
+def test_share_consume_without_a_broker_is_not_a_group_without_records() -> None:
+    words = ("share", "consume", "mailers", "orders", "--idle", "1", "-b", "127.0.0.1:1")
+    assert command_line.run(words) == ExitCode.UNAVAILABLE
+
+
 @pytest.mark.feature("AD52", "AD67")
 def test_ctrl_c_ends_a_command_that_waits_for_a_broker() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
