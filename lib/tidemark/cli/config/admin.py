@@ -1,6 +1,6 @@
 """Calls of ``tidemark config``."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from tidemark.cli.admin_client import open_cluster_admin
@@ -30,11 +30,7 @@ async def get(bootstrap: str, resource: ConfigResource, names: Sequence[str]) ->
         if name not in entries and resource.name == "":
             entries[name] = ConfigEntry(name, None, "not set")
         elif name not in entries:
-            raise CommandError(
-                f"{_named(resource)} has no setting {name!r}",
-                hint="tidemark config list --all shows them",
-                code=ExitCode.USAGE,
-            )
+            raise unknown(resource, name)
     return [_row(entries[name]) for name in names]
 
 
@@ -46,10 +42,11 @@ async def change(
     validate_only: bool,
 ) -> list[Row]:
     """Change settings, all or none; return a row for each, with its value before and after. Raises
-    ClientConfigError.
+    ClientConfigError, and CommandError for the removal of a setting that there is not.
     """
     async with open_cluster_admin(bootstrap) as admin:
         before = (await admin.describe_configs([resource]))[resource]
+        check_unset(resource, changes, before)
         await admin.alter_configs({resource: changes}, validate_only=validate_only)
     return [
         {
@@ -61,6 +58,26 @@ async def change(
         }
         for each in changes
     ]
+
+
+def check_unset(
+    resource: ConfigResource, changes: Sequence[AlterConfig], known: Container[str]
+) -> None:
+    """Raise CommandError if a setting is removed that the resource cannot have: the cluster, as
+    Kafka's, takes any name, and a misspelt one would look as if it was removed.
+    """
+    for each in changes:
+        if each.operation == "delete" and resource.name and each.name not in known:
+            raise unknown(resource, each.name)
+
+
+def unknown(resource: ConfigResource, name: str) -> CommandError:
+    """Return the failure of a setting that a resource does not have."""
+    return CommandError(
+        f"{_named(resource)} has no setting {name!r}",
+        hint="tidemark config list --all shows them",
+        code=ExitCode.USAGE,
+    )
 
 
 async def _entries(bootstrap: str, resource: ConfigResource) -> dict[str, ConfigEntry]:
