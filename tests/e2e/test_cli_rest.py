@@ -83,6 +83,9 @@ def test_lag_and_throughput_of_the_cluster_are_shown(
     assert [one["broker"] for one in cli.json("cluster", "traffic", *rest)] == [1, 2, 3]
     alive = cli.json("cluster", "can-replace", "1", *rest, code=ExitCode.FAILED)
     assert alive[0]["can_replace"] is False
+    refused = cli.run("cluster", "can-replace", "1", *rest)
+    assert refused.stdout.splitlines()[1:] == [b"        1  no"]
+    assert b"broker 1 is alive" in refused.stderr
     assert cli.json("share", "dead-letters", *rest) == []
 
 

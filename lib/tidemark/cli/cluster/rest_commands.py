@@ -16,6 +16,7 @@ from tidemark.cli.output import (
     confirm,
     print_rows,
     progress,
+    say,
 )
 
 BrokerArgument = Annotated[int, typer.Argument(metavar="BROKER", min=0)]
@@ -103,8 +104,10 @@ def can_replace(
     found = rest_client(rest).cluster("GET", f"/brokers/{broker}:can-replace")
     row = {key: value for key, value in found.items() if key not in ("kind", "metadata")}
     print_rows([row], ("broker_id", "can_replace"), output)
-    if output.is_table:
-        print_rows(row["risks"], tuple(row["risks"][0]) if row["risks"] else (), output)
+    if output.is_table and row["risks"]:
+        print_rows(row["risks"], tuple(row["risks"][0]), output)
+    if broker not in row["brokers_fenced"]:
+        say(f"broker {broker} is alive: only one that is stopped or lost gets an empty disk")
     if not row["can_replace"]:
         raise typer.Exit(ExitCode.FAILED)
 
