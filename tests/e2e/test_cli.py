@@ -170,6 +170,14 @@ def test_an_existing_topic_is_a_failure_unless_allowed(cli: Cli) -> None:
     )
 
 
+@pytest.mark.feature("AD51")
+def test_topics_that_are_done_are_shown_before_the_one_that_fails(cli: Cli) -> None:
+    made = cli.json("topic", "create", "one", "bad/name", "two", *cli.kafka, code=ExitCode.FAILED)
+    assert [(row["topic"], row["outcome"]) for row in made] == [("one", "created")]
+    gone = cli.json("topic", "delete", "one", "nowhere", "-y", *cli.kafka, code=ExitCode.FAILED)
+    assert gone == [{"topic": "one", "outcome": "deleted"}]
+
+
 def test_no_broker_is_told_with_what_to_try() -> None:
     argv = [*COMMAND, "topic", "list", "-b", "127.0.0.1:1"]
     done = subprocess.run(argv, capture_output=True, timeout=PATIENCE_S, check=False)

@@ -116,6 +116,18 @@ def print_rows(
     sys.stdout.write((f"{title}\n" if title else "") + as_table(rows, shown))
 
 
+@contextmanager
+def printing_rows(
+    rows: Sequence[Row], columns: Sequence[str], output: OutputFormat
+) -> Iterator[None]:
+    """Print the rows that the block fills, also if it fails after some: they are done."""
+    try:
+        yield
+    finally:
+        if rows:
+            print_rows(rows, columns, output)
+
+
 def print_document(value: object, output: OutputFormat) -> None:
     """Print one document on stdout: YAML, or JSON."""
     sys.stdout.write(document_text(value, output))

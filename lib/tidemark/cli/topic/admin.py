@@ -14,10 +14,14 @@ _SET_HERE = "topic"
 
 
 async def create(
-    bootstrap: str, topics: Sequence[NewTopic], *, validate_only: bool, if_not_exists: bool
-) -> list[Row]:
-    """Create topics one by one; return a row for each. Raises ClientError."""
-    rows: list[Row] = []
+    bootstrap: str,
+    topics: Sequence[NewTopic],
+    rows: list[Row],
+    *,
+    validate_only: bool,
+    if_not_exists: bool,
+) -> None:
+    """Create topics one by one, with a row for each that is created. Raises ClientError."""
     async with open_cluster_admin(bootstrap) as admin:
         for topic in topics:
             try:
@@ -37,7 +41,6 @@ async def create(
                 }
                 for each in created.values()
             ]
-    return rows
 
 
 async def list_all(bootstrap: str, *, internal: bool) -> list[Row]:
@@ -115,9 +118,10 @@ async def alter(
             await admin.create_partitions({name: partitions}, validate_only=validate_only)
 
 
-async def delete(bootstrap: str, names: Sequence[str], *, if_exists: bool) -> list[Row]:
-    """Delete topics one by one. Raises UnknownTopicOrPartitionError unless ``if_exists``."""
-    rows: list[Row] = []
+async def delete(bootstrap: str, names: Sequence[str], rows: list[Row], *, if_exists: bool) -> None:
+    """Delete topics one by one, with a row for each that is deleted. Raises
+    UnknownTopicOrPartitionError unless ``if_exists``.
+    """
     async with open_cluster_admin(bootstrap) as admin:
         for name in names:
             try:
@@ -128,4 +132,3 @@ async def delete(bootstrap: str, names: Sequence[str], *, if_exists: bool) -> li
                 rows.append({"topic": name, "outcome": "not there"})
             else:
                 rows.append({"topic": name, "outcome": "deleted"})
-    return rows

@@ -12,6 +12,7 @@ from tidemark.cli.output import (
     BootstrapOption,
     OutputFormat,
     OutputOption,
+    Row,
     TransportChoice,
     TransportOption,
     YesOption,
@@ -19,6 +20,7 @@ from tidemark.cli.output import (
     confirm,
     print_document,
     print_rows,
+    printing_rows,
     say,
 )
 from tidemark.runtime.exit_codes import ExitCode
@@ -94,11 +96,17 @@ def create(
 
     configs = parse_pairs(config, "--config")
     wanted = [NewTopic(name, partitions, replication_factor, configs) for name in topics]
+    rows: list[Row] = []
     call = admin.create(
-        bootstrap_for(bootstrap), wanted, validate_only=validate_only, if_not_exists=if_not_exists
+        bootstrap_for(bootstrap),
+        wanted,
+        rows,
+        validate_only=validate_only,
+        if_not_exists=if_not_exists,
     )
     columns = ("topic", "outcome", "partitions", "replication_factor", "topic_id")
-    print_rows(run(call), columns, output)
+    with printing_rows(rows, columns, output):
+        run(call)
 
 
 @app.command(name="list")
@@ -205,8 +213,9 @@ def delete(
     from tidemark.cli.topic import admin
 
     confirm(f"Delete {', '.join(topics)} and all records in them?", yes=yes)
-    rows = run(admin.delete(bootstrap_for(bootstrap), topics, if_exists=if_exists))
-    print_rows(rows, ("topic", "outcome"), output)
+    rows: list[Row] = []
+    with printing_rows(rows, ("topic", "outcome"), output):
+        run(admin.delete(bootstrap_for(bootstrap), topics, rows, if_exists=if_exists))
 
 
 @app.command()
