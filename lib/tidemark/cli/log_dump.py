@@ -115,7 +115,7 @@ def _files_of(path: Path) -> list[Path]:
         if not found:
             raise CommandError(
                 f"{path} contains no file of a log",
-                hint="name a partition's directory, such as .tidemark/broker-1/orders-0",
+                hint="name a partition's directory, such as .tidemark/data/broker-1/orders-0",
                 code=ExitCode.NO_INPUT,
             )
         return found
@@ -217,10 +217,11 @@ class Shown:
         columns = _RECORD_COLUMNS if self._records else _BATCH_COLUMNS
         print_rows(shown, columns, self._output, title=str(path))
         self._say_cut(summary.records if self._records else summary.batches, len(shown))
+        first, last = summary.first_offset, summary.last_offset
+        offsets = "no offsets" if first is None else f"offsets {first}..{last}"
         say(
             f"{summary.batches} batches, {summary.records} records, {summary.bytes_read} bytes,"
-            f" offsets {summary.first_offset}..{summary.last_offset},"
-            f" {summary.bad_batches} with a bad CRC"
+            f" {offsets}, {summary.bad_batches} with a bad CRC"
         )
         if summary.problem is not None:
             say(f"{path}: first bad position {summary.first_bad_position}: {summary.problem}")

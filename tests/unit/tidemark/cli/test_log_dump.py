@@ -102,6 +102,20 @@ def test_a_table_for_people(segment: Path) -> None:
     assert "value" in run(segment, "-r").stdout
 
 
+def test_a_segment_without_a_batch_has_no_offsets(tmp_path: Path) -> None:
+    path = tmp_path / f"{NAME}.log"
+    path.touch()
+    assert run(path).stderr == "0 batches, 0 records, 0 bytes, no offsets, 0 with a bad CRC\n"
+
+
+def test_the_hint_for_a_foreign_folder_is_one_that_a_development_cluster_has(
+    tmp_path: Path,
+) -> None:
+    problem = run(tmp_path).exception
+    assert isinstance(problem, CommandError)
+    assert ".tidemark/data/broker-1/orders-0" in problem.hint
+
+
 def test_the_limit_bounds_what_is_shown_not_what_is_checked(segment: Path) -> None:
     (document,) = dumped(segment, "--limit", "1")
     assert len(document["batches"]) == 1
