@@ -171,9 +171,13 @@ def test_an_existing_topic_is_a_failure_unless_allowed(cli: Cli) -> None:
 
 
 @pytest.mark.feature("AD51")
-def test_topics_that_are_done_are_shown_before_the_one_that_fails(cli: Cli) -> None:
+def test_what_is_done_is_shown_before_the_one_that_fails(cli: Cli) -> None:
     made = cli.json("topic", "create", "one", "bad/name", "two", *cli.kafka, code=ExitCode.FAILED)
     assert [(row["topic"], row["outcome"]) for row in made] == [("one", "created")]
+    scope = ("--topic", "one", "--to-latest", "--execute")
+    cli.json("group", "reset", "first", *scope, *cli.kafka)
+    left = cli.json("group", "delete", "first", "nobody", "-y", *cli.kafka, code=ExitCode.FAILED)
+    assert left == [{"group": "first", "outcome": "deleted"}]
     gone = cli.json("topic", "delete", "one", "nowhere", "-y", *cli.kafka, code=ExitCode.FAILED)
     assert gone == [{"topic": "one", "outcome": "deleted"}]
 

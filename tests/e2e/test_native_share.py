@@ -453,7 +453,11 @@ def test_the_commands_of_a_share_group(cluster: Cluster, topic_name: Name) -> No
     refused = tidemark(cluster, "consume", group, topic, "--release-delay", "1")
     assert "only with --outcome release" in refused.stderr
     assert shown(cluster, "delete", group, "-y", "-t", topic)[0]["outcome"] == f"forgot {topic}"
-    assert shown(cluster, "delete", group, "-y") == [{"group": group, "outcome": "deleted"}]
+    deleted = tidemark(cluster, "delete", group, "nobody", "-y", "-o", "json")
+    assert (deleted.returncode, json.loads(deleted.stdout)) == (
+        1,
+        [{"group": group, "outcome": "deleted"}],
+    )
     assert tidemark(cluster, "describe", group).returncode == 1
 
 

@@ -215,9 +215,12 @@ def move_row(move: Move, *, execute: bool) -> Row:
     }
 
 
-async def delete(bootstrap: str, group_ids: Sequence[str], topics: Sequence[str]) -> list[Row]:
-    """Delete whole groups, or only their offsets in some topics. Raises GroupNotEmptyError."""
-    rows: list[Row] = []
+async def delete(
+    bootstrap: str, group_ids: Sequence[str], topics: Sequence[str], rows: list[Row]
+) -> None:
+    """Delete whole groups, or only their offsets in some topics, one by one, with a row for each
+    that is done. Raises GroupNotEmptyError.
+    """
     async with open_admin(bootstrap) as admin:
         for name in group_ids:
             if topics:
@@ -229,7 +232,6 @@ async def delete(bootstrap: str, group_ids: Sequence[str], topics: Sequence[str]
                 await admin.delete_groups([name])
                 outcome = "deleted"
             rows.append({"group": name, "outcome": outcome})
-    return rows
 
 
 async def in_scope(

@@ -34,9 +34,9 @@ from tidemark.cli.output import (
     confirm,
     print_document,
     print_rows,
+    printing_rows,
     say,
 )
-from tidemark.runtime.exit_codes import ExitCode
 
 app = command_group("List, describe, reset and delete consumer groups.")
 
@@ -192,13 +192,13 @@ def delete(
     """Delete groups without members, and their offsets."""
     from tidemark.cli.client_calls import run
     from tidemark.cli.group import admin
+    from tidemark.cli.group.rows import Row
 
     what = f"the offsets of {', '.join(topic)} in " if topic else ""
     confirm(f"Delete {what}{', '.join(groups)}?", yes=yes)
-    rows = run(admin.delete(bootstrap_for(bootstrap), groups, topic or ()))
-    print_rows(rows, ("group", "outcome"), output)
-    if not rows:
-        raise typer.Exit(ExitCode.FAILED)
+    rows: list[Row] = []
+    with printing_rows(rows, ("group", "outcome"), output):
+        run(admin.delete(bootstrap_for(bootstrap), groups, topic or (), rows))
 
 
 @app.command()

@@ -144,9 +144,12 @@ async def reset(
     return [move_row(move, execute=execute) for move in moves]
 
 
-async def delete(bootstrap: str, group_ids: Sequence[str], topics: Sequence[str]) -> list[Row]:
-    """Delete whole groups, or only what they have of some topics. Raises GroupNotEmptyError."""
-    rows: list[Row] = []
+async def delete(
+    bootstrap: str, group_ids: Sequence[str], topics: Sequence[str], rows: list[Row]
+) -> None:
+    """Delete whole groups, or only what they have of some topics, one by one, with a row for each
+    that is done. Raises GroupNotEmptyError.
+    """
     async with open_admin(bootstrap) as admin:
         for group_id in group_ids:
             if topics:
@@ -156,7 +159,6 @@ async def delete(bootstrap: str, group_ids: Sequence[str], topics: Sequence[str]
                 await admin.delete_groups([group_id])
             outcome = f"forgot {', '.join(topics)}" if topics else "deleted"
             rows.append({"group": group_id, "outcome": outcome})
-    return rows
 
 
 async def configs(bootstrap: str, group_id: str) -> list[Row]:

@@ -38,6 +38,7 @@ from tidemark.cli.output import (
     confirm,
     print_document,
     print_rows,
+    printing_rows,
     say,
 )
 
@@ -281,8 +282,9 @@ def delete(
 
     what = f"what is kept of {', '.join(topic)} in " if topic else ""
     confirm(f"Delete {what}{', '.join(groups)}?", yes=yes)
-    rows = run(admin.delete(bootstrap_for(bootstrap), groups, topic or ()))
-    print_rows(rows, ("group", "outcome"), output)
+    rows: list[admin.Row] = []
+    with printing_rows(rows, ("group", "outcome"), output):
+        run(admin.delete(bootstrap_for(bootstrap), groups, topic or (), rows))
 
 
 @app.command()
