@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from tidemark.cli.admin_client import open_cluster_admin
+from tidemark.cli.cluster.replica_bounds import bounds_of, with_all_records
 from tidemark.cli.failure import CommandError
 from tidemark.client.admin.cluster_admin import ClusterAdmin
 from tidemark.client.admin.types import ConfigResource
@@ -96,10 +98,13 @@ async def can_restart(bootstrap: str, broker_id: int) -> Row:
                 f"there is no broker {broker_id}",
                 hint=f"the brokers are {', '.join(map(str, sorted({*alive, *used})))}",
             )
-        caught_up = await _caught_up(admin, alive)
-    known = [
-        replace(state, caught_up=frozenset(caught_up.get(state.partition, ()))) for state in states
-    ]
+        followers = {
+            state.partition: [one for one in state.isr if one != broker_id]
+            for state in states
+            if state.leader == broker_id
+        }
+        caught_up = await with_all_records(partial(bounds_of, admin), broker_id, followers)
+    known = [replace(state, caught_up=caught_up.get(state.partition)) for state in states]
     risks = restart_risks(broker_id, known)
     return {
         "broker": broker_id,
@@ -115,16 +120,6 @@ async def can_restart(bootstrap: str, broker_id: int) -> Row:
             for risk in risks
         ],
     }
-
-
-async def _caught_up(admin: ClusterAdmin, alive: Sequence[int]) -> dict[TopicPartition, set[int]]:
-    """Return the brokers whose replica of a partition lacks no record."""
-    found: dict[TopicPartition, set[int]] = {}
-    for directory in await admin.describe_log_dirs(alive):
-        for partition, replica in directory.replicas.items():
-            if replica.offset_lag == 0 and not replica.is_future:
-                found.setdefault(partition, set()).add(directory.broker_id)
-    return found
 
 
 async def log_dirs(bootstrap: str, broker_ids: Sequence[int]) -> list[Row]:

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from tidemark.cli.admin_client import open_admin
 from tidemark.cli.cluster import reassign_throttle
+from tidemark.cli.cluster.replica_bounds import bounds_of
 from tidemark.client.admin.admin import Admin, Reassignment, ReplicaBounds
-from tidemark.client.errors import ClientError
 from tidemark.model.topics import TopicPartition
 
 SETTLE_S: Final = 2.0
@@ -135,19 +135,9 @@ async def _states(
             asked[broker].append(name)
     bounds: dict[tuple[TopicPartition, int], ReplicaBounds] = {}
     for broker, names in asked.items():
-        for name, each in (await _bounds(admin, broker, names)).items():
+        for name, each in (await bounds_of(admin, broker, names)).items():
             bounds[name, broker] = each
     return states(moving, leaders, bounds)
-
-
-async def _bounds(
-    admin: Admin, broker: int, names: Sequence[TopicPartition]
-) -> Mapping[TopicPartition, ReplicaBounds]:
-    """Return the bounds that a broker reports; {} if it does not respond, which is shown only."""
-    try:
-        return await admin.replica_bounds(broker, names)
-    except ClientError:
-        return {}
 
 
 def states(
