@@ -503,6 +503,8 @@ def test_configs_of_a_share_group_are_shown_and_changed(cluster: Cluster, topic_
     rows = {row["name"]: (row["value"], row["source"]) for row in shown(cluster, "config", group)}
     assert all(name.startswith(("share.", "errors.deadletterqueue.")) for name in rows)
     assert rows[name][0] == "5000"
+    misspelt = tidemark(cluster, "config", group, "--unset", "share.record.lock")
+    assert f"group '{group}' has no setting 'share.record.lock'" in misspelt.stderr
     shown(cluster, "config", group, "--unset", name)
     rows = {row["name"]: (row["value"], row["source"]) for row in shown(cluster, "config", group)}
     assert rows[name][0] == str(LOCK_MS)

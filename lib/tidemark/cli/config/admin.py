@@ -5,6 +5,7 @@ from typing import Any
 
 from tidemark.cli.admin_client import open_cluster_admin
 from tidemark.cli.failure import CommandError
+from tidemark.client.admin.cluster_admin import ClusterAdmin
 from tidemark.client.admin.types import AlterConfig, ConfigEntry, ConfigResource
 from tidemark.model.config_values import in_ms
 from tidemark.runtime.exit_codes import ExitCode
@@ -69,6 +70,14 @@ def check_unset(
     for each in changes:
         if each.operation == "delete" and resource.name and each.name not in known:
             raise unknown(resource, each.name)
+
+
+async def look_before_unset(
+    admin: ClusterAdmin, resource: ConfigResource, changes: Sequence[AlterConfig]
+) -> None:
+    """Check what is to be removed by the settings that the cluster reports. Raises CommandError."""
+    if any(each.operation == "delete" for each in changes):
+        check_unset(resource, changes, (await admin.describe_configs([resource]))[resource])
 
 
 def unknown(resource: ConfigResource, name: str) -> CommandError:

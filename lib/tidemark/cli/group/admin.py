@@ -7,6 +7,7 @@ from typing import Final
 
 from tidemark.cli.admin_client import open_admin
 from tidemark.cli.client_calls import as_command_error
+from tidemark.cli.config.admin import look_before_unset
 from tidemark.cli.failure import CommandError
 from tidemark.cli.group.reset_options import Scope
 from tidemark.cli.group.rows import Row, partition_row
@@ -78,11 +79,13 @@ async def configs(bootstrap: str, group_id: str) -> list[Row]:
 async def configure(
     bootstrap: str, group_id: str, changes: Sequence[AlterConfig], *, validate_only: bool
 ) -> None:
-    """Change the group's own configuration, all or nothing. Raises ClientConfigError."""
+    """Change the group's own configuration, all or nothing. Raises ClientConfigError, and
+    CommandError for the removal of a setting that there is not.
+    """
+    resource = ConfigResource("group", group_id)
     async with open_admin(bootstrap) as admin:
-        await admin.alter_configs(
-            {ConfigResource("group", group_id): changes}, validate_only=validate_only
-        )
+        await look_before_unset(admin, resource, changes)
+        await admin.alter_configs({resource: changes}, validate_only=validate_only)
 
 
 async def _describe_one(

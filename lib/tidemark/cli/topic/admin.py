@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from tidemark.cli.admin_client import open_cluster_admin
-from tidemark.cli.config.admin import check_unset
+from tidemark.cli.config.admin import look_before_unset
 from tidemark.cli.output import Row
 from tidemark.client.admin.types import AlterConfig, ConfigEntry, ConfigResource, NewTopic
 from tidemark.client.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
@@ -110,9 +110,7 @@ async def alter(
     async with open_cluster_admin(bootstrap) as admin:
         if changes:
             resource = ConfigResource("topic", name)
-            if any(each.operation == "delete" for each in changes):
-                known = (await admin.describe_configs([resource]))[resource]
-                check_unset(resource, changes, known)
+            await look_before_unset(admin, resource, changes)
             await admin.alter_configs({resource: changes}, validate_only=validate_only)
         if partitions is not None:
             await admin.create_partitions({name: partitions}, validate_only=validate_only)
