@@ -72,7 +72,7 @@ def test_lag_and_throughput_of_the_cluster_are_shown(
 ) -> None:
     name = topic_name("behind")
     with sync.Admin(cluster.kafka()) as admin, sync.Producer(cluster.kafka()) as producer:
-        admin.create_topics([NewTopic(name, 1, 1)])
+        admin.create_topics([NewTopic(name, assignments=[[1]])])
         producer.send_many(name, [(b"", b"x")] * 5_000)
         admin.alter_group_offsets(name, {TopicPartition(name, 0): 0})
     lag = wait_for(
@@ -84,7 +84,9 @@ def test_lag_and_throughput_of_the_cluster_are_shown(
     alive = cli.json("cluster", "can-replace", "1", *rest, code=ExitCode.FAILED)
     assert alive[0]["can_replace"] is False
     refused = cli.run("cluster", "can-replace", "1", *rest)
-    assert refused.stdout.splitlines()[1:] == [b"        1  no"]
+    told, title, *risks = refused.stdout.splitlines()[1:]
+    assert (told.split(), title.split()[:3]) == ([b"1", b"no"], [b"RISK", b"TOPIC", b"PARTITION"])
+    assert [b"only_replica", name.encode(), b"0"] in [risk.split()[:3] for risk in risks]
     assert b"broker 1 is alive" in refused.stderr
     assert cli.json("share", "dead-letters", *rest) == []
 

@@ -218,7 +218,9 @@ def test_a_group_is_described_with_its_lag_moved_and_deleted(
             cluster.kafka(), [topic], stable=False, zookeeper=None
         )
         assert [each["committed"] for each in row["partitions"]] == [0, 0]
-        await group_commands.delete(cluster.kafka(), [topic], [])
+        rows: list[dict[str, Any]] = []
+        await group_commands.delete(cluster.kafka(), [topic], [], rows)
+        assert rows == [{"group": topic, "outcome": "deleted"}]
         listed = await group_commands.list_all(cluster.kafka(), states=(), kinds=())
         assert topic not in [each["group"] for each in listed]
 

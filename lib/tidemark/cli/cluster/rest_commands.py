@@ -3,7 +3,8 @@
 Commands import their work when run.
 """
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -104,12 +105,31 @@ def can_replace(
     found = rest_client(rest).cluster("GET", f"/brokers/{broker}:can-replace")
     row = {key: value for key, value in found.items() if key not in ("kind", "metadata")}
     print_rows([row], ("broker_id", "can_replace"), output)
-    if output.is_table and row["risks"]:
-        print_rows(row["risks"], tuple(row["risks"][0]), output)
+    if output.is_table:
+        _print_risks(row["risks"], output)
     if broker not in row["brokers_fenced"]:
         say(f"broker {broker} is alive: only one that is stopped or lost gets an empty disk")
     if not row["can_replace"]:
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _print_risks(risks: Sequence[Mapping[str, Any]], output: OutputFormat) -> None:
+    """Print a row for each partition that REST names; there may be more of them."""
+    rows = [
+        {
+            "risk": risk["kind"],
+            "topic": partition["topic_name"],
+            "partition": partition["partition_id"],
+            "meaning": risk["meaning"],
+        }
+        for risk in risks
+        for partition in risk["partitions"]
+    ]
+    if rows:
+        print_rows(rows, ("risk", "topic", "partition", "meaning"), output)
+    for risk in risks:
+        if more := risk["partitions_count"] - len(risk["partitions"]):
+            say(f"{risk['kind']}: {more} more partitions")
 
 
 @app.command()
