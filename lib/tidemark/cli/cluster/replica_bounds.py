@@ -16,7 +16,7 @@ LOOK_S: Final = 0.1
 
 Bounds = Mapping[TopicPartition, ReplicaBounds]
 Ask = Callable[[int, Sequence[TopicPartition]], Awaitable[Bounds]]
-"""Asks a broker for the bounds of its replicas; those that it does not report are left out."""
+"""Call that returns the bounds of replicas at a broker, without those that it does not report."""
 
 
 async def bounds_of(
