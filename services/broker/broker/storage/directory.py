@@ -23,8 +23,11 @@ OPEN_FILES_MAX: Final = 1_024
 handle might miss the error of an earlier write-back.
 """
 INDEX_GAP_BYTES: Final = 16 * 1024 * 1024
-"""Batches at the end of a segment, so many bytes of them, that an index never leaves out."""
+"""So many bytes of batches at the end of a segment are left out by an index only if it was lost, or
+if index.interval.bytes is larger: such an index gets more entries, once.
+"""
 INDEX_INTERVAL_BYTES: Final = 4096
+"""Default of index.interval.bytes: a directory does not know the settings of its topics."""
 _COOLED_AT_ONCE: Final = 8
 _GAPS_AHEAD: Final = 1 << 20
 """Offsets by which a checkpoint of gaps runs ahead, so that a compacted log does not need a new one
