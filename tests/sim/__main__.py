@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
+import sim.cluster.directory_moves
 import sim.cluster.disk_faults
 import sim.cluster.faults
 import sim.cluster.fleeting
@@ -20,6 +21,7 @@ import sim.cluster.share_faults
 import sim.cluster.share_world
 import sim.cluster.txn_faults
 import sim.cluster.txn_world
+import sim.cluster.unregistering
 import sim.faults
 from sim import run, simulator
 from sim.run import Outcome
@@ -31,6 +33,8 @@ CLUSTER_FAULTS = (
     *sim.cluster.rivals.RIVAL_FAULTS,
     *sim.cluster.faults.FEED_FAULTS,
     *sim.cluster.faults.OLD_DISK_FAULTS,
+    *sim.cluster.unregistering.GIVE_UP_FAULTS,
+    *sim.cluster.directory_moves.DIRECTORY_FAULTS,
 )
 FAULTS: Mapping[str, Iterable[str]] = {
     "node": sim.faults.FAULTS,
