@@ -3,8 +3,6 @@
 import contextlib
 import errno
 import os
-import resource
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 from tidemark.runtime.os_disk import OsDisk, OsFile, kernel_boot_id, raise_descriptor_limit
 from tidemark.storage.disk import NEVER_TRUNCATED, DiskError, DiskFullError, ExhaustedError
 from tidemark.storage.mem_disk import MemDisk
+from unit.tidemark.runtime.exhausted import no_descriptor_left
 
 
 @pytest.fixture(params=["os", "mem"])
@@ -174,19 +173,6 @@ def test_the_kernel_tells_its_boot_and_limits() -> None:
     assert kernel_boot_id() == kernel_boot_id()
     assert raise_descriptor_limit() >= 256
     assert OsDisk("/tmp").free_bytes() > 0
-
-
-@contextlib.contextmanager
-def no_descriptor_left() -> Iterator[None]:
-    """The kernel gives no number at or above the soft limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free = os.open("/dev/null", os.O_RDONLY)
-    os.close(free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_without_a_descriptor_a_call_is_refused_and_the_disk_is_not_to_blame(

@@ -2,8 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,19 +9,7 @@ from tidemark.runtime.event_loop import new_event_loop
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.service import run_service
 from tidemark.runtime.threads import NoThreadError, start_shared_threads, started_threads
-
-NO_ROOM_BYTES = 1 << 47
-"""Of a stack: as much as all addresses of a process."""
-
-
-@contextmanager
-def no_thread_left() -> Iterator[None]:
-    """Python can start none."""
-    usual = threading.stack_size(NO_ROOM_BYTES)
-    try:
-        yield
-    finally:
-        threading.stack_size(usual)
+from unit.tidemark.runtime.exhausted import no_thread_left
 
 
 def threads_of_all_kinds() -> int:

@@ -8,6 +8,8 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from tidemark.runtime.worker_pool import (
     WorkerPoolBusyError,
 )
 from tidemark.storage.disk import DiskError
+from unit.tidemark.runtime.exhausted import no_descriptor_left, no_thread_left
 from waiting import wait_for
 
 
@@ -175,6 +178,22 @@ def test_lanes_are_served_in_turn() -> None:
                 for number in range(count):
                     group.create_task(job(lane, number))
         assert order == ["a0", "b0", "c0", "a1", "b1", "a2"]
+        await pool.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exhausted", [no_thread_left, no_descriptor_left])
+def test_a_job_without_a_thread_or_a_descriptor_is_refused_and_the_next_one_is_done(
+    exhausted: Callable[[], AbstractContextManager[None]],
+) -> None:
+    async def scenario() -> None:
+        pool = WorkerPool()
+        for _ in range(2):
+            with exhausted(), pytest.raises(WorkerDiedError):
+                await pool.run(pow, 3, 4)
+        assert await pool.run(pow, 3, 4) == 81
         await pool.close()
 
     asyncio.run(scenario())
