@@ -157,7 +157,7 @@ def doors(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) 
         "sasl.oauthbearer.expected.issuer": provider.url,
         "sasl.oauthbearer.expected.audience": "tidemark",
         "connections.max.reauth.ms": str(REAUTH_MS),
-        "sasl.login.deadline.ms": "1000",
+        "sasl.login.deadline.ms": "6000",
         "failed.authentication.burst.per.ip": "1000000",
     }
     first_users = directory / "users"

@@ -212,7 +212,7 @@ def test_a_writer_keeps_its_batch_beyond_the_timeout_and_nobody_else_does(
                 await given_up(sink, twin)
                 assert (await sink.commit(batch, [writer.receipt()])).first
             following = batch._replace(batch_id=1)
-            async with await sink.enlist(following, "task-0", timeout_ms=500) as writer:
+            async with await sink.enlist(following, "task-0", timeout_ms=TIMEOUT_MS) as writer:
                 await writer.send(name, b"2", partition=0)
                 receipt = writer.receipt()
             await given_up(sink, following)

@@ -221,7 +221,7 @@ def _metadata_once_assigned(member: confluent_kafka.Consumer, topic: str) -> obj
 @pytest.mark.feature("L04")
 def test_a_transaction_that_takes_too_long_is_aborted(cluster: Cluster, name: str) -> None:
     create(cluster, name)
-    slow = producer(cluster, name, **{"transaction.timeout.ms": 1_000})
+    slow = producer(cluster, name, **{"transaction.timeout.ms": 6_000})
     slow.begin_transaction()
     write(slow, {name: ["too late"]})
     write_plain(cluster, name, "behind")

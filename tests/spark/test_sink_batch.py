@@ -15,17 +15,12 @@ from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.codec.murmur2 import partition_for_key
 
 Name = Callable[[str], str]
-QUICK = {
-    "client.unknown_topic_grace_ms": "100",
-    "client.max_block_ms": "500",
-    "client.default_api_timeout_ms": "1000",
-}
 
 
 def write(cluster: Cluster, rows: DataFrame, topic: str | None = None, **options: str) -> None:
     """Append, with these options besides."""
     named = {name.replace("__", "."): value for name, value in options.items()}
-    given = {"bootstrap.servers": cluster.grpc(), **QUICK, **named}
+    given = {"bootstrap.servers": cluster.grpc(), **named}
     if topic is not None:
         given["topic"] = topic
     rows.write.format("tidemark").options(**given).mode("append").save()
@@ -166,12 +161,14 @@ def test_a_null_topic_is_said(spark: SparkSession, cluster: Cluster) -> None:
 
 def test_an_unknown_topic_is_said(spark: SparkSession, cluster: Cluster) -> None:
     with fails("no-such-topic"):
-        write(cluster, spark.sql("SELECT '' AS value"), "no-such-topic")
+        rows = spark.sql("SELECT '' AS value")
+        write(cluster, rows, "no-such-topic", client__unknown_topic_grace_ms="100")
 
 
 def test_brokers_out_of_reach_are_said(spark: SparkSession, cluster: Cluster) -> None:
     with fails("127.0.0.1:1"):
-        write(cluster, spark.sql("SELECT '' AS value"), "t", bootstrap__servers="127.0.0.1:1")
+        nowhere = {"bootstrap.servers": "127.0.0.1:1", "client.default_api_timeout_ms": "1000"}
+        write(cluster, spark.sql("SELECT '' AS value"), "t", **nowhere)
 
 
 def test_a_topic_cannot_be_overwritten(spark: SparkSession, cluster: Cluster) -> None:

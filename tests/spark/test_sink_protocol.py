@@ -275,7 +275,7 @@ def test_the_groups_offsets_are_committed_with_the_rows(
 def test_a_batch_that_nobody_kept_alive_is_written_anew(
     cluster: Cluster, driver: Callable[..., Driver]
 ) -> None:
-    query = driver("q", transaction__timeout__ms="500")
+    query = driver("q", transaction__timeout__ms="6000")
     report = query.task(0, [b"a"])
     wait_for(
         lambda: describe_sink(cluster, query.sink_id).open_batch is None,
@@ -299,7 +299,12 @@ def test_at_least_once_repeats_what_a_second_attempt_writes(
 @pytest.mark.parametrize(
     ("options", "value", "kind", "says"),
     [
-        ({"topic": "no-such-topic"}, b"a", SinkError, "no-such-topic"),
+        (
+            {"topic": "no-such-topic", "client__unknown_topic_grace_ms": "100"},
+            b"a",
+            SinkError,
+            "no-such-topic",
+        ),
         ({}, bytes(2_000_000), RowError, "a record of up to 2000036 bytes; the limit is 1048576"),
         ({"client__max_request_size": "3000000"}, bytes(2_000_000), SinkError, "message.bytes"),
     ],
@@ -311,8 +316,7 @@ def test_what_cannot_be_written_is_said(
     kind: type[TidemarkSparkError],
     says: str,
 ) -> None:
-    quick = {"client__unknown_topic_grace_ms": "100", "client__max_block_ms": "500"}
-    query = driver("q", **(quick | options))
+    query = driver("q", **options)
     with pytest.raises(kind, match=says):
         query.task(0, [value])
 

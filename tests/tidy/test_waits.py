@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 LEFT_OUT = ("bench", "sim", "scenarios")
 """What measures; what runs on a simulated clock."""
 HINT = re.compile(
-    r"\bsleep\(|\.time\(\)|monotonic|perf_counter|timeout"
+    r"\bsleep\(|\.time\(\)|monotonic|perf_counter|timeout|max.block|deadline"
     r"|\.(?:result|wait|join|flush|communicate)\([0-9]|(?:seconds|wait_s)=[0-9]"
 )
 """A file without any of these need not be parsed."""
@@ -26,20 +26,30 @@ LIMITS = frozenset({"timeout", "timeout_s", "wait_s", "seconds", "timeout_second
 WAITING_CALLS = frozenset(
     {"result", "wait", "join", "flush", "settimeout", "timeout", "communicate"}
 )
+WITH_SOCKETS = ("chaos", "conformance", "e2e", "k8s", "spark")
+"""Where a client waits for another process."""
+CLIENT_LIMITS = re.compile(
+    r"(?:(?:api|request|socket|transaction).timeout|max.block|login.deadline).ms$"
+)
+"""Settings that end a call, a transaction or a login of a client, with dots or underscores."""
 
 REVIEWED: dict[str, int] = {
     "chaos/cluster.py": 1,
     "chaos/copy_worker.py": 2,
+    "chaos/copying.py": 1,
     "chaos/follow.py": 1,
-    "chaos/load.py": 2,
+    "chaos/load.py": 4,
     "chaos/run.py": 1,
     "chaos/sessions.py": 1,
+    "chaos/share_copying.py": 3,
+    "chaos/sharing.py": 2,
     "chaos/strikes.py": 1,
-    "chaos/txn_load.py": 7,
+    "chaos/txn_load.py": 9,
     "conformance/spark/test_kafka_connector.py": 4,
     "conformance/test_kafka_streams.py": 3,
     "e2e/broker_processes.py": 1,
     "e2e/controllers.py": 1,
+    "e2e/copy_worker.py": 1,
     "e2e/disk_fixtures.py": 1,
     "e2e/netns_cluster.py": 2,
     "e2e/test_broker_frames.py": 1,
@@ -49,13 +59,20 @@ REVIEWED: dict[str, int] = {
     "e2e/test_controller_store.py": 2,
     "e2e/test_cuts.py": 4,
     "e2e/test_fuzz.py": 3,
-    "e2e/test_native_client.py": 4,
+    "e2e/test_late_requests.py": 1,
+    "e2e/test_native_client.py": 5,
     "e2e/test_partition_store.py": 3,
+    "e2e/test_range_reader.py": 1,
+    "e2e/test_sasl.py": 1,
     "e2e/test_sink_batches.py": 1,
     "e2e/test_tls.py": 1,
-    "e2e/unique_values.py": 1,
+    "e2e/test_transactions.py": 1,
+    "e2e/unique_values.py": 4,
     "e2e/zookeeper.py": 1,
+    "k8s/load.py": 1,
     "spark/sink_topics.py": 2,
+    "spark/test_sink_batch.py": 1,
+    "spark/test_sink_protocol.py": 2,
     "spark/test_submit.py": 2,
     "unit/broker/shell/replication/test_isr_sender.py": 1,
     "unit/broker/shell/listener/test_listener_tls.py": 1,
@@ -133,12 +150,34 @@ def is_upper_bound(node: ast.Compare) -> bool:
     return bool(took) and isinstance(node.ops[-1], ast.Lt | ast.LtE)
 
 
+def settings_in(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Names and values of a dictionary, or of the arguments of a call."""
+    if isinstance(node, ast.Dict):
+        for name, value in zip(node.keys, node.values, strict=True):
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                yield name.value, value
+    elif isinstance(node, ast.Call):
+        yield from ((one.arg, one.value) for one in node.keywords if one.arg is not None)
+
+
+def short_client_limits(node: ast.AST) -> Iterator[ast.expr]:
+    """Limits of calls that a busy machine may need longer for; Spark's options are texts."""
+    for name, value in settings_in(node):
+        if CLIENT_LIMITS.search(name.replace("__", ".")) and isinstance(value, ast.Constant):
+            text = str(value.value)
+            if text.isdecimal() and 0 < int(text) < LIMIT_S_LEAST * 1_000:
+                yield value
+
+
 def found_in(path: Path) -> Iterator[str]:
     """Each with its line."""
     text = path.read_text()
     if not HINT.search(text):
         return
+    has_sockets = path.relative_to(TESTS).parts[0] in WITH_SOCKETS
     for node in ast.walk(ast.parse(text)):
+        for value in short_client_limits(node) if has_sockets else ():
+            yield f"{path.relative_to(TESTS)}:{value.lineno}: {ast.unparse(value)}"
         guilty = (
             (isinstance(node, ast.Call) and (is_sleep(node) or is_short_limit(node)))
             or (isinstance(node, ast.BinOp) and is_deadline(node))
@@ -181,3 +220,23 @@ def test_what_hangs_on_the_clock_is_seen(
     monkeypatch.setitem(globals(), "TESTS", tmp_path)
     (tmp_path / "test_it.py").write_text(code)
     assert len(list(found_in(tmp_path / "test_it.py"))) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "Producer(address, max_block_ms=500)",
+        "{'client.default_api_timeout_ms': '1000'}",
+        "driver('q', client__max_block_ms='500')",
+        "dict(bootstrap, **{'socket.timeout.ms': 5_000})",
+    ],
+)
+def test_a_client_that_gives_up_soon_is_seen_where_it_has_sockets(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "TESTS", tmp_path)
+    for folder, count in (("e2e", 1), ("unit", 0)):
+        path = tmp_path / folder / "test_it.py"
+        path.parent.mkdir()
+        path.write_text(code)
+        assert len(list(found_in(path))) == count
