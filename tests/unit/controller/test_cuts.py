@@ -4,6 +4,7 @@ next one ends in the same state.
 
 from collections.abc import Collection
 from dataclasses import fields
+from functools import cache
 from typing import get_args
 
 import pytest
@@ -26,9 +27,13 @@ from unit.controller.changes_cut import (
     SCRIPTS,
     a_store,
     broker,
+    dies,
     disk_of,
     loses_its_disk,
+    loses_power,
+    reports,
     some_topics,
+    stops,
 )
 from unit.controller.lives import (
     Life,
@@ -49,11 +54,31 @@ NEVER_CHANGED = {"finalized_features", "partitions_changed"}
 """No decision of this release has these: the last one is made of ``topics_changed`` when a delta is
 sent.
 """
-EACH_ALONE = {"ops_max": 2, "rebalance_ms": 2_000}
+REBALANCE_MS = 2_000
+EACH_ALONE = {"ops_max": 2, "rebalance_ms": REBALANCE_MS}
 """Every operation is a transaction of its own, so that a change can be cut anywhere."""
 
 
+MANY = (loses_its_disk, loses_power, dies, stops, reports)
+"""Scripts that change most partitions of a cluster."""
+SPREAD = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
+
 PREPARED = a_store(some_topics())
+
+
+@cache
+def wide(partitions: int) -> Life:
+    """Return a store as ``PREPARED``, with so many partitions in topic ``a``."""
+    topic = a_topic("a", *(SPREAD[number % 3] for number in range(partitions)))
+    return a_store((topic, *some_topics()[1:]))
+
+
+def check_completed(life: Life, whole: Life, cuts: int) -> None:
+    """Assert that a cut life has come to the same state as the whole one."""
+    assert without_epochs(life.image) == without_epochs(whole.image), f"cut after {cuts}"
+    epochs = leader_epochs(life)
+    assert all(epochs[at] >= epoch for at, epoch in leader_epochs(whole).items()), cuts
+    check_whole(life)
 
 
 def check_whole(life: Life) -> None:
@@ -95,11 +120,32 @@ def leader_epochs(life: Life) -> dict[tuple[str, int], int]:
 def test_a_change_cut_anywhere_is_completed(script: Script) -> None:
     whole, cuts = lived(next_life(PREPARED, **EACH_ALONE), script), 0
     for cuts, life in cut_lives(PREPARED, script, **EACH_ALONE):
-        assert without_epochs(life.image) == without_epochs(whole.image), f"cut after {cuts}"
-        epochs = leader_epochs(life)
-        assert all(epochs[at] >= epoch for at, epoch in leader_epochs(whole).items()), cuts
-        check_whole(life)
+        check_completed(life, whole, cuts)
     assert cuts > 0
+
+
+@pytest.mark.feature("H02", "Y09")
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_a_change_of_many_partitions_cut_between_any_two_transactions_is_completed(
+    script: Script,
+) -> None:
+    """In transactions as large as a controller's."""
+    before = wide(1_200)
+    whole = lived(next_life(before, rebalance_ms=REBALANCE_MS), script)
+    for left in range(1, whole.session.written):
+        life = cut_life(before, script, left, rebalance_ms=REBALANCE_MS)
+        check_completed(life, whole, left)
+
+
+@pytest.mark.parametrize("script", MANY, ids=lambda script: script.__name__)
+def test_a_change_of_ten_thousand_partitions_cut_in_the_middle_is_completed(
+    script: Script,
+) -> None:
+    before = wide(10_000)
+    whole = lived(next_life(before), script)
+    assert whole.session.written > 10
+    left = whole.session.written // 2
+    check_completed(cut_life(before, script, left), whole, left)
 
 
 @given(st.sampled_from(SCRIPTS), st.sampled_from(SCRIPTS), st.integers(2, 6), st.data())
@@ -132,8 +178,7 @@ def test_the_scripts_have_every_input_every_delta_and_every_znode() -> None:
 
 def large(partitions: int) -> Life:
     """Return a store with one topic, whose partitions are in sync at brokers 1, 2 and 3."""
-    spread = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
-    return a_store((a_topic("large", *(spread[n % 3] for n in range(partitions))),))
+    return a_store((a_topic("large", *(SPREAD[n % 3] for n in range(partitions))),))
 
 
 def named_by(topic: TopicImage, number: int) -> list[int]:
