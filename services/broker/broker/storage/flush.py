@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tidemark.storage.disk import DirectoryGoneError, Disk, DiskError, ExhaustedError, File
 
 from broker.storage.checkpoint import PARTITION_METADATA
-from broker.storage.directory import LogDirectory
+from broker.storage.directory import LogDamagedError, LogDirectory
 from broker.storage.segment import INDEX, TIME_INDEX, TXN_INDEX, Segment
 
 if TYPE_CHECKING:
@@ -86,6 +86,22 @@ class FlushRound:
         self.run()
         if self.error is not None:
             raise self.error
+
+
+def begin_syncs(logs: Sequence["Log"]) -> list[LogSync]:
+    """Return the parts of all these logs in one round, or of none: a part that is begun and not
+    run would pass for synced. Raises DiskError.
+    """
+    syncs: list[LogSync] = []
+    try:
+        for log in logs:
+            with contextlib.suppress(LogDamagedError):  # kept in log.damage
+                syncs.append(log.begin_sync())
+    except DiskError:
+        for sync in syncs:
+            sync.log.sync_put_off(sync)
+        raise
+    return syncs
 
 
 def is_due(log: "Log", *, only_group: bool, now_ms: int, interval_ms: int) -> bool:

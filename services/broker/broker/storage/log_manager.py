@@ -25,7 +25,7 @@ from broker.storage.directory_names import (
     was_deleted,
 )
 from broker.storage.disk_failures import DiskFailures
-from broker.storage.flush import FlushRound, is_due
+from broker.storage.flush import FlushRound, begin_syncs, is_due
 from broker.storage.future_logs import FutureLogs
 from broker.storage.log import Log
 from broker.storage.log_making import LastStop, make_files, make_log, recover_log
@@ -199,10 +199,7 @@ class LogManager:
 
     def _sync_all(self) -> None:
         """Sync the tails that were written again. Raises DiskError."""
-        syncs = []
-        for log in self._shared.dirty:
-            with contextlib.suppress(LogDamagedError):  # kept in log.damage
-                syncs.append(log.begin_sync())
+        syncs = begin_syncs(tuple(self._shared.dirty))
         self._shared.dirty.clear()
         FlushRound(self._shared.disk, tuple(syncs)).run_or_raise()
         for sync in syncs:

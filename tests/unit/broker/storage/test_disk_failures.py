@@ -1,9 +1,19 @@
 import pytest
 from broker.storage.checkpoint import NewerVersionError
 from broker.storage.disk_failures import FAILED_DISKS, DiskFailures
+from tidemark.model.topics import TopicPartition
 from tidemark.storage.disk import DiskError, DiskFullError, ExhaustedError
 from tidemark.storage.mem_disk import MemDisk
-from unit.broker.storage.log_worlds import NOW, ORDERS, append, flush, new_log, opened
+from unit.broker.storage.log_worlds import (
+    NOW,
+    ORDERS,
+    ORDERS_ID,
+    TINY,
+    append,
+    flush,
+    new_log,
+    opened,
+)
 
 EIO = DiskError("orders-0/0.log", "Input/output error")
 
@@ -145,6 +155,28 @@ def test_a_tail_that_a_failed_sync_left_out_is_written_again_at_the_next_start()
     flush(again)
     disk.crash()
     assert opened(disk).logs[ORDERS].log_end == 4
+
+
+@pytest.mark.feature("Y10")
+def test_a_start_on_a_full_disk_syncs_every_tail_once_there_is_space() -> None:
+    """The index of the second log needs space, when the first one is part of the round already."""
+    disk, manager, log = new_log()
+    other = manager.create(TopicPartition("payments", 0), ORDERS_ID, TINY, NOW)
+    flush(manager)
+    append(log)
+    for _ in range(5):
+        append(other)
+    manager.fence(EIO)
+    disk.kill()
+    disk.leave(0)
+    again = opened(disk)
+    assert again.is_full
+    disk.unbound()
+    assert again.try_heal()
+    flush(again)
+    disk.crash()
+    ends = {one: log.log_end for one, log in opened(disk).logs.items()}
+    assert ends == {ORDERS: 1, TopicPartition("payments", 0): 5}
 
 
 def test_a_disk_that_fails_while_its_cluster_is_written_down_is_fenced() -> None:
