@@ -5,14 +5,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from tidemark.codec.record_batch import HEADER_BYTES, read_header
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.batch_walk import FrameError
 from tidemark.storage.disk import Disk, DiskError, DiskFullError, ExhaustedError, File
 
 from broker.storage import checkpoint
+from broker.storage.index_repairs import INDEX_INTERVAL_BYTES, IndexMissingError, IndexRepairs
 from broker.storage.removals import Removals
-from broker.storage.segment import Segment
+from broker.storage.segment import Segment, walk_headers
 
 if TYPE_CHECKING:
     from broker.storage.log import Log
@@ -22,12 +22,11 @@ OPEN_FILES_MAX: Final = 1_024
 """Most segments kept open. Those with unsynced bytes stay open beyond it: a sync through another
 handle might miss the error of an earlier write-back.
 """
-INDEX_GAP_BYTES: Final = 16 * 1024 * 1024
-"""So many bytes of batches at the end of a segment are left out by an index only if it was lost, or
-if index.interval.bytes is larger: such an index gets more entries, once.
+INDEX_GAP_BYTES: Final = 256 * 1024
+INDEX_GAP_BATCHES: Final = 256
+"""So many bytes, in so many batches, at the end of a segment are left out by an index only if it
+was lost, or if index.interval.bytes is larger: such an index gets more entries, once.
 """
-INDEX_INTERVAL_BYTES: Final = 4096
-"""Default of index.interval.bytes: a directory does not know the settings of its topics."""
 _COOLED_AT_ONCE: Final = 8
 _GAPS_AHEAD: Final = 1 << 20
 """Offsets by which a checkpoint of gaps runs ahead, so that a compacted log does not need a new one
@@ -55,6 +54,7 @@ class LogDirectory:
         "disk",
         "fence_error",
         "gaps_below",
+        "index_repairs",
         "jitter",
         "logs_end",
         "note_failure",
@@ -92,6 +92,8 @@ class LogDirectory:
         """Logs with unsynced bytes, in the order in which they got them."""
         self.removals = Removals(disk)
         """Files renamed to .deleted, and directories renamed to -delete."""
+        self.index_repairs = IndexRepairs(disk, self.note_warm)
+        """Indexes that are to be made again."""
         self.gaps_below: dict[TopicPartition, int] = {}
         """Offset below which a follower's log may have gaps, if its leader's is compacted."""
         self._warm: dict[Segment, None] = {}
@@ -101,6 +103,8 @@ class LogDirectory:
         """Refuse further writes. A full disk may recover; any other error stays until the next
         start. An error from exhausted resources of the process is only logged.
         """
+        if isinstance(error, IndexMissingError):
+            return
         if isinstance(error, ExhaustedError):
             _log.warning("disk call refused, no log directory fenced: %s", error)
             return
@@ -121,17 +125,47 @@ class LogDirectory:
 
     def warm(self, segment: Segment) -> File:
         """Return a segment's open file, with its indexes loaded. Those whose file was lost, or is
-        wrong, are made again: otherwise each read walks the batches from the segment's beginning.
+        wrong, are made again first, and the segment is closed meanwhile. Raises IndexMissingError.
+        """
+        file = segment.file
+        if file is None:
+            if segment in self.index_repairs:
+                self.index_repairs.refuse(segment)
+            file = segment.warm(self.disk)
+            if _lacks_entries(segment, file):
+                self.make_index(segment)
+            self.note_warm(segment)
+        return file
+
+    def warm_at_once(self, segment: Segment) -> File:
+        """As ``warm``, for steps that cannot be put off: an index that is missing is made again
+        here and now.
         """
         file = segment.file
         if file is None:
             file = segment.warm(self.disk)
-            if _lacks_entries(segment, file):
-                _log.warning("index made again: %s", segment.stem)
-                with contextlib.suppress(FrameError):  # readers of the damaged batch get the error
-                    segment.rebuild_indexes(INDEX_INTERVAL_BYTES)
+            if segment in self.index_repairs or _lacks_entries(segment, file):
+                _log.warning("index made again at once: %s", segment.stem)
+                self.index_repairs.forget(segment)
+                self._walk(segment)
             self.note_warm(segment)
         return file
+
+    def make_index(self, segment: Segment) -> None:
+        """Make the index of an open segment again. A large one is closed, and raises
+        IndexMissingError, until that is done.
+        """
+        if segment.size_bytes > INDEX_GAP_BYTES:
+            self._warm.pop(segment, None)
+            segment.drop()
+            self.index_repairs.want(segment)
+            self.index_repairs.refuse(segment)
+        self._walk(segment)
+
+    @staticmethod
+    def _walk(segment: Segment) -> None:
+        with contextlib.suppress(FrameError):  # readers of the damaged batch get the error
+            segment.rebuild_indexes(INDEX_INTERVAL_BYTES)
 
     def note_warm(self, segment: Segment) -> None:
         """Register an open segment, and close some of the oldest if there are too many."""
@@ -155,6 +189,7 @@ class LogDirectory:
     def forget(self, segment: Segment) -> None:
         """Release the file of a segment that leaves the log."""
         self._warm.pop(segment, None)
+        self.index_repairs.forget(segment)
         segment.file = None
 
     def allow_gaps(self, topic_partition: TopicPartition, below: int) -> None:
@@ -173,13 +208,19 @@ class LogDirectory:
 
 
 def _lacks_entries(segment: Segment, file: File) -> bool:
-    """True if many bytes follow the last batch that is in the index."""
-    position = segment.index.last_position
-    left = segment.size_bytes - position
-    if left <= INDEX_GAP_BYTES:
+    """True if many batches follow the last one that is in the index, or that entry is wrong."""
+    start, end = segment.index.last_position, segment.size_bytes
+    if end - start <= INDEX_GAP_BYTES:
         return False
-    last = file.read_at(position, HEADER_BYTES)
-    return len(last) < HEADER_BYTES or left - read_header(last).size_bytes > INDEX_GAP_BYTES
+    batches = 0
+    try:
+        for _ in walk_headers(file, start, end):
+            batches += 1
+            if batches > INDEX_GAP_BATCHES:
+                return True
+    except FrameError:  # readers of a damaged batch get the error
+        return start > 0 and not batches
+    return False
 
 
 def _nothing() -> None:

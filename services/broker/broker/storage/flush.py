@@ -193,7 +193,7 @@ class UnsyncedBytes:
         disk = shared.disk
         files = []
         for segment in self._segments:
-            files.append(shared.warm(segment))
+            files.append(shared.warm_at_once(segment))
             segment.write_indexes(disk)
             if segment.txns.has_file:
                 files += _existing(disk, segment.stem, (TXN_INDEX,))

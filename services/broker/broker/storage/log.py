@@ -286,7 +286,7 @@ class Log:
         """Seal the active segment and begin the next, unless it is empty. Raises DiskError."""
         if not self._segments.active.size_bytes:
             return
-        with self.health.changing():
+        with self.health.changing(opens=self._segments.active):
             self._chain.seal_active()
             self.history.snapshot(self.log_end, self.unsynced.saved_end)
             fresh = self._chain.new_segment(self.log_end, now_ms)
@@ -318,7 +318,7 @@ class Log:
         segments = self._segments
         kept = segments.index_of(offset) + 1
         last = segments.segments[kept - 1]
-        with self.health.changing(offset):
+        with self.health.changing(offset, opens=last):
             position, end = segments.cut_point(last, offset)
             self._cut(kept, position, end)
 
@@ -372,7 +372,7 @@ class Log:
         if at >= self.log_end:
             return
         kept = self._segments.index_of(at) + 1
-        with self.health.changing(at):
+        with self.health.changing(at, opens=self._segments.segments[kept - 1]):
             try:
                 position, end = self._segments.cut_point(self._segments.segments[kept - 1], at)
             except FrameError as error:

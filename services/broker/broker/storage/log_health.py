@@ -12,6 +12,7 @@ from tidemark.storage.disk import DiskError, ExhaustedError
 
 from broker.storage.directory import LogDamagedError, LogDirectory
 from broker.storage.recovery import OFFSET_MAX, Recovered
+from broker.storage.segment import Segment
 from broker.storage.segment_map import SegmentMap
 
 
@@ -77,10 +78,16 @@ class LogHealth:
             raise
 
     @contextlib.contextmanager
-    def changing(self, offset: int = 0, *, begun: bool = False) -> Iterator[None]:
+    def changing(
+        self, offset: int = 0, *, begun: bool = False, opens: Segment | None = None
+    ) -> Iterator[None]:
         """Guard steps that belong together. Raises ExhaustedError before the first one unless some
         are ``begun``. After it ExhaustedError counts as a failed disk, for the log is half changed.
+        ``opens``: a segment that they open, whose index must not be missing then.
         """
+        if opens is not None:
+            with self.guarded(offset):
+                self._shared.warm(opens)
         if not begun:
             self._shared.disk.expect_room()
         try:

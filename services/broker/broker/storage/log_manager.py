@@ -76,6 +76,7 @@ class LogManager:
             note_failure=self._note_failure,
         )
         """Copies of logs that move here from other directories."""
+        self.index_repairs = shared.index_repairs
         self.failures = failures
         self._round: FlushRound | None = None
         shared.save_log_starts = self._offsets.save_log_starts

@@ -11,9 +11,11 @@ from tidemark.storage.disk import DiskFullError
 
 from broker.core.producers import NO_OWNER, ProducerState, ProducerTable
 from broker.storage.directory import LogDirectory
+from broker.storage.index_repairs import IndexMissingError
 from broker.storage.log_health import LogHealth
 from broker.storage.producer_replay import Piece, ProducerReplay
 from broker.storage.recovery import Recovered, replay_producers
+from broker.storage.segment import LOG, Segment
 from broker.storage.segment_map import LogRead, SegmentMap
 from broker.storage.txn_index import AbortedTxn
 
@@ -92,9 +94,16 @@ class ProducerHistory:
         with self._health.guarded(start):
             for segment in segments[self._segments.index_of(start) :]:
                 if segment.base_offset < end and segment.size_bytes:
-                    file = self._shared.warm(segment)
-                    pieces.append(Piece(file, segment.locate(start), segment.locate(end)))
+                    pieces.append(self._piece(segment, start, end))
         return ProducerReplay(pieces, table, (start, end), log_end, self._shared.now_ms)
+
+    def _piece(self, segment: Segment, start: int, end: int) -> Piece:
+        """Return the part of a segment to walk: all of it while its index is made again."""
+        try:
+            file = self._shared.warm(segment)
+        except IndexMissingError:
+            return Piece(self._shared.disk.open(segment.stem + LOG), 0, segment.size_bytes)
+        return Piece(file, segment.locate(start), segment.locate(end))
 
     @contextlib.contextmanager
     def replayed(self, replay: ProducerReplay | None, log_end: int) -> Iterator[None]:

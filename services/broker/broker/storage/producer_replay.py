@@ -60,7 +60,7 @@ class ProducerReplay:
         try:
             for file, start, end in self._pieces:
                 for position, header in walk_headers(file, start, end):
-                    if header.base_offset >= self._start:
+                    if self._start <= header.base_offset < self.end:
                         control = control_at(file, position, header)
                         self.table.replay(header, self._now_ms, control)
         except (DiskError, FrameError):

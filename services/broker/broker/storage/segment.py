@@ -42,6 +42,8 @@ NO_TIMESTAMP: Final = -1
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 NOT_LOOKED_UP: Final = -1
 _PEEK_BYTES: Final = 4096
+_WRONG_ENTRIES_MAX: Final = 16
+"""A bit that flips makes one entry wrong. More mean that the file is another one's."""
 _NEVER: Final = 2**63 - 1
 _BATCH_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
 
@@ -226,6 +228,11 @@ class Segment:
         """Write missing index entries and release the file; readers that hold it keep it open."""
         if self.file is not None:
             self.write_indexes(disk)
+            self.drop()
+
+    def drop(self) -> None:
+        """Release the file without a look at the indexes."""
+        if self.file is not None:
             self.file = None
             del self.index, self.times, self.txns
 
@@ -238,27 +245,14 @@ class Segment:
         """Append the entries that the index files lack. A cold segment has none."""
         if self.file is None:
             return
-        index, times = self.index, self.times
-        if index.written_count < len(index) or index.stale_tail:
-            _write_behind(
-                disk,
-                self.stem + INDEX,
-                index.written_count * OFFSET_ENTRY_BYTES,
-                index.encode_unwritten(),
-            )
-            index.written_count, index.stale_tail = len(index), False
-        if times.written_count < len(times) or times.stale_tail:
-            _write_behind(
-                disk,
-                self.stem + TIME_INDEX,
-                times.written_count * TIME_ENTRY_BYTES,
-                times.encode_unwritten(),
-            )
-            times.written_count, times.stale_tail = len(times), False
+        _write_behind(disk, self.stem + INDEX, self.index, OFFSET_ENTRY_BYTES)
+        _write_behind(disk, self.stem + TIME_INDEX, self.times, TIME_ENTRY_BYTES)
         self.txns.write(disk)
 
     def load_max_timestamp(self, disk: Disk) -> int:
-        """Return the largest timestamp of a sealed segment: that of its time index's last entry."""
+        """Return the largest timestamp of a sealed segment: that of its time index's last entry.
+        UNKNOWN_TIMESTAMP, with the segment open, if that file was lost.
+        """
         if self.max_timestamp != UNKNOWN_TIMESTAMP:
             return self.max_timestamp
         last = b""
@@ -272,9 +266,8 @@ class Segment:
         else:
             with contextlib.suppress(FrameError):  # readers of the damaged batch get the error
                 self.warm(disk)
-                self.max_timestamp = NO_TIMESTAMP
-                if self._first_batch_timestamp() >= 0:  # the file was lost
-                    self.rebuild_indexes(_PEEK_BYTES)
+                if self._first_batch_timestamp() < 0:
+                    self.max_timestamp = NO_TIMESTAMP
         return self.max_timestamp
 
     # -- growth
@@ -431,13 +424,16 @@ class Segment:
 
     def trusted_floor(self, relative_offset: int) -> int:
         """Return the position of a batch not after the one that contains an offset; an entry from a
-        file is checked.
+        file is checked, and if it is wrong, the ones before it are.
 
-        If an entry does not fit its batch, the indexes are built again from the log.
+        If many entries do not fit their batches, the indexes are built again from the log.
         """
-        entry_offset, position = self.index.floor(relative_offset)
-        if position == 0 or not self.index.loaded or self.begins_batch(position, entry_offset):
-            return position
+        index = self.index
+        entry_offset, position = index.floor(relative_offset)
+        for _ in range(_WRONG_ENTRIES_MAX):
+            if position == 0 or not index.loaded or self.begins_batch(position, entry_offset):
+                return position
+            entry_offset, position = index.boundary(position - 1)
         self.rebuild_indexes(_PEEK_BYTES)
         return self.index.floor(relative_offset)[1]
 
@@ -488,7 +484,10 @@ class Segment:
         return self.base_offset + index.offsets[at] if at < len(index) else None
 
 
-def _write_behind(disk: Disk, path: str, position: int, content: bytes) -> None:
+def _write_behind(disk: Disk, path: str, index: OffsetIndex | TimeIndex, entry_bytes: int) -> None:
+    if index.written_count == len(index) and not index.stale_tail:
+        return
+    position, content = index.written_count * entry_bytes, index.encode_unwritten()
     file = disk.open(path, create=True)
     try:
         if file.size_bytes != position:
@@ -496,3 +495,4 @@ def _write_behind(disk: Disk, path: str, position: int, content: bytes) -> None:
         file.write_at(position, [content])
     finally:
         file.close()
+    index.written_count, index.stale_tail = len(index), False

@@ -20,6 +20,7 @@ from tidemark.storage.batch_walk import FrameError
 from tidemark.storage.disk import File
 
 from broker.storage.directory import LogDirectory
+from broker.storage.index_repairs import IndexMissingError
 from broker.storage.segment import (
     LOG,
     NO_TIMESTAMP,
@@ -118,7 +119,7 @@ class SegmentMap:
                 end,
                 segment.size_bytes,
                 segment.stem + LOG,
-                self.max_timestamp_of(segment),
+                self._shown_timestamp(segment),
                 segment.created_ms,
                 segment is self.active,
                 segment.dirty,
@@ -170,7 +171,7 @@ class SegmentMap:
         changed: dict[Segment, None] = {}
         for txn in newly:
             segment = self.segments[self.index_of(txn.last_offset)]
-            self._shared.warm(segment)
+            self._shared.warm_at_once(segment)
             segment.txns.add(txn)
             segment.aborted_from = NOT_LOOKED_UP
             changed[segment] = None
@@ -309,12 +310,26 @@ class SegmentMap:
         return None
 
     def max_timestamp_of(self, segment: Segment) -> int:
-        """Return the largest timestamp of a segment in ms; -1 if no batch has one."""
+        """Return the largest timestamp of a segment in ms; -1 if no batch has one. Raises
+        IndexMissingError.
+        """
         if segment.max_timestamp == UNKNOWN_TIMESTAMP:
-            segment.load_max_timestamp(self._shared.disk)
+            shared = self._shared
+            if segment in shared.index_repairs:
+                shared.index_repairs.refuse(segment)
+            newest = segment.load_max_timestamp(shared.disk)
             if segment.file is not None:
-                self._shared.note_warm(segment)
+                if newest == UNKNOWN_TIMESTAMP:
+                    shared.make_index(segment)
+                shared.note_warm(segment)
         return segment.max_timestamp
+
+    def _shown_timestamp(self, segment: Segment) -> int:
+        """Return the same for a view: without a time index, as if no batch had a timestamp."""
+        try:
+            return self.max_timestamp_of(segment)
+        except IndexMissingError:
+            return NO_TIMESTAMP
 
     def max_timestamp_batch(self, start: int, end: int) -> Generator[None, None, LogSlice | None]:
         """Return the first batch with the largest timestamp of those in [start, end). Segments are

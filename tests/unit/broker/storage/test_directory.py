@@ -1,23 +1,11 @@
 """State shared by logs: the fence, and the pool of open files."""
 
-from dataclasses import replace
-
 import pytest
 from broker.storage.directory import LogDirectory
 from broker.storage.segment import Segment
 from broker.storage.segment_files import new_segment
 from tidemark.storage.disk import DiskError, DiskFullError
-from tidemark.storage.mem_disk import MemDisk, MemFile
-from unit.broker.storage.log_worlds import (
-    NOW,
-    ORDERS,
-    TINY,
-    append,
-    bytes_of,
-    flush,
-    new_log,
-    opened,
-)
+from tidemark.storage.mem_disk import MemDisk
 
 
 def shared_by(disk: MemDisk, open_files_max: int = 3) -> LogDirectory:
@@ -59,38 +47,3 @@ def test_a_forgotten_segment_lets_go_of_its_file() -> None:
     shared.forget(segment)
     assert segment.file is None
     assert held.read_at(0, 1) == b""
-
-
-@pytest.mark.parametrize("harm", ["removed", "rotten", "last batch large"])
-def test_an_index_that_was_lost_is_made_again_once(
-    monkeypatch: pytest.MonkeyPatch, harm: str
-) -> None:
-    """Otherwise each read walks the segment from its beginning, on the event loop."""
-    monkeypatch.setattr("broker.storage.directory.INDEX_GAP_BYTES", 2_000)
-    config = replace(TINY, segment_bytes=50_000)
-    disk, manager, log = new_log(config)
-    for _ in range(400):
-        append(log)
-    append(log, body_bytes=9_000)
-    log.roll(NOW)
-    flush(manager)
-    manager.close()
-    path = f"orders-0/{0:020d}.index"
-    if harm == "removed":
-        disk.remove(path)
-    elif harm == "rotten":
-        disk.overwrite(path, 3 * 8, bytes(8))
-    log = opened(disk, config).logs[ORDERS]
-    reads, read_at = list[int](), MemFile.read_at
-
-    def noted(file: MemFile, position: int, length: int) -> bytes:
-        reads.append(position)
-        return read_at(file, position, length)
-
-    monkeypatch.setattr(MemFile, "read_at", noted)
-    first = bytes_of(log.read(300, 1, end=log.log_end))
-    was_read = len(reads)
-    assert (was_read > 7) == (harm != "last batch large")
-    reads.clear()
-    assert bytes_of(log.read(300, 1, end=log.log_end)) == first
-    assert len(reads) < 5

@@ -1,7 +1,13 @@
 """One segment compared with a list of its batches: walking, locating, fitting, indexes."""
 
 import pytest
-from broker.storage.segment import NO_TIMESTAMP, Segment, frame_problem, walk_headers
+from broker.storage.segment import (
+    NO_TIMESTAMP,
+    UNKNOWN_TIMESTAMP,
+    Segment,
+    frame_problem,
+    walk_headers,
+)
 from broker.storage.time_search import SearchedTo, next_at_or_after
 from hypothesis import given
 from hypothesis import strategies as st
@@ -166,7 +172,8 @@ def test_the_largest_timestamp_is_read_from_the_index_file() -> None:
     batch = make_batch(0, 1, timestamp=77)
     disk.replace_whole("t-0/00000000000000000000.log", batch)
     first = Segment("t-0", 0, len(batch), 0)
-    assert first.load_max_timestamp(disk) == 77, "built anew"
+    assert first.load_max_timestamp(disk) == UNKNOWN_TIMESTAMP, "there is no such file"
+    first.rebuild_indexes(4096)
     first.cool(disk)
     again = Segment("t-0", 0, len(batch), 0)
     assert again.load_max_timestamp(disk) == 77

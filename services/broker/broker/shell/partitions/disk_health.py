@@ -15,6 +15,7 @@ from broker.shell.counters import BrokerCounters
 from broker.shell.partitions.hosted import HostedPartition
 from broker.shell.partitions.parking_lot import ParkingLot
 from broker.storage.directory import LogDamagedError
+from broker.storage.index_repairs import IndexMissingError
 from broker.storage.log_manager import LogManager
 
 log: Final = logging.getLogger(__name__)
@@ -47,6 +48,8 @@ class DiskHealth:
         """Take a log directory out of service: for writes if it is full, otherwise for
         everything.
         """
+        if isinstance(failure, IndexMissingError):
+            return
         manager.fence(failure)
         self._counters.calls_refused += isinstance(failure, ExhaustedError)
         if isinstance(failure, DiskFullError | ExhaustedError):

@@ -1,8 +1,8 @@
-"""Maintenance: flush rounds, checkpoints, retention, healing, expiry. Loops of the broker's
-TaskGroup.
+"""Maintenance: flush rounds, checkpoints, retention, lost indexes, healing, expiry. Loops of the
+broker's TaskGroup.
 
-Decisions and all changes of a log happen on the loop; threads only sync files, and remove those
-that have left the logs.
+Decisions and all changes of a log happen on the loop; threads only sync files, walk them for
+indexes, and remove those that have left the logs.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from tidemark.model.topics import TopicPartition
 from tidemark.runtime.exit_codes import ExitCode
 from tidemark.runtime.service import ServiceError
 from tidemark.runtime.telemetry import fields
-from tidemark.storage.disk import DiskError
+from tidemark.storage.disk import DiskError, ExhaustedError
 
 from broker.core.failed_directories import have_all_failed, may_end
 from broker.core.partition import Role
@@ -87,6 +87,7 @@ class Maintenance:
         loops = [
             *(tasks.create_task(one, name="flush") for one in flushes),
             *(tasks.create_task(self._removals(one), name="removals") for one in managers),
+            *(tasks.create_task(self._make_indexes(one), name="index-repair") for one in managers),
             tasks.create_task(self._heal(), name="heal"),
             tasks.create_task(self._hosting.repair(), name="repair"),
             tasks.create_task(self._reports.run(), name="replica-reports"),
@@ -196,6 +197,23 @@ class Maintenance:
         finally:
             begun.stop()  # the broker may stop meanwhile
         manager.finish_removals(begun)
+
+    async def _make_indexes(self, manager: LogManager) -> None:
+        """Make indexes again that were lost, one after the other; each is walked in a thread."""
+        repairs, is_wanted = manager.index_repairs, asyncio.Event()
+        repairs.on_wanted = is_wanted.set
+        while True:
+            is_wanted.clear()
+            try:
+                while (begun := repairs.begin()) is not None:
+                    await asyncio.to_thread(begun.run)
+                    repairs.finish(begun)
+            except DiskError as failure:
+                self._disks.fence_directory(manager, failure)
+                if isinstance(failure, ExhaustedError):
+                    await asyncio.sleep(HEAL_INTERVAL_MS / 1_000)
+                    continue
+            await is_wanted.wait()
 
     def _hosted(self, kept: Log) -> HostedPartition | None:
         hosted = self._table.by_name.get(kept.topic_partition)

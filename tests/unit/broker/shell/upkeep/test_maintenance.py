@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 from broker.shell.upkeep import maintenance as maintenance_module
+from broker.storage import directory as directory_module
+from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 from tidemark.storage.disk import DiskFullError
 from tidemark.storage.mem_disk import MemDisk
@@ -124,6 +126,43 @@ def test_the_removal_of_large_files_does_not_hold_up_the_event_loop(
             assert left_of(disk, "old")
             disk.lets_go.set()
             await until(lambda: not left_of(disk, "old"))
+            for one in loops:
+                one.cancel()
+
+    asyncio.run(main())
+
+
+def test_a_lost_index_is_made_again_and_does_not_hold_up_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(directory_module, "INDEX_GAP_BYTES", 2_000)
+    monkeypatch.setattr(directory_module, "INDEX_GAP_BATCHES", 20)
+
+    async def main() -> None:
+        disk = HangingDisk("read")
+        world = World(disk)
+        world.show(topic())
+        for _ in range(300):
+            world.append()
+        world.hosted().log.roll(world.clock.wall_ms())
+        world.hosted().manager.close()
+        disk.remove(f"orders-0/{0:020d}.index")
+        world = World(disk)
+        world.show(topic())
+        hosted = world.hosted()
+        async with asyncio.TaskGroup() as tasks:
+            loops = maintenance(world).start(tasks)
+            await asyncio.sleep(0)
+            refused = world.reader.read(hosted, 200, bytes_max=1)
+            assert refused.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+            async with disk.hangs():
+                await asyncio.sleep(0)
+                assert not world.append().error_code
+                for _ in range(3):
+                    refused = world.reader.read(hosted, 200, bytes_max=1)
+                    assert refused.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert world.parts.counters.calls_refused == 0
+            await until(lambda: not world.reader.read(hosted, 200, bytes_max=1).error_code)
             for one in loops:
                 one.cancel()
 
