@@ -33,7 +33,7 @@ class LogSync(NamedTuple):
 class FlushRound:
     """One round. It holds its files open, and ``run`` touches nothing else: the loop may append."""
 
-    __slots__ = ("_disk", "_note_failure", "error", "syncs")
+    __slots__ = ("_disk", "_note_failure", "_put_off", "_synced", "error", "syncs")
 
     def __init__(
         self,
@@ -48,38 +48,47 @@ class FlushRound:
         self._note_failure = note_failure
         self.syncs = syncs
         self.error: DiskError | None = None
+        self._put_off: list[LogSync] = []
+        self._synced: list[LogSync] = []
 
     def run(self) -> None:
         """Sync file by file. The first failure stops the round; it is kept until the finish and
-        never retried.
+        never retried. Without a descriptor a log is left out, and the others go on.
         """
         try:
             synced_directories: set[str] = set()
             for sync in self.syncs:
-                for file in sync.files:
-                    file.sync()
-                for directory in sync.directories:
-                    if directory not in synced_directories:
-                        synced_directories.add(directory)
-                        # The loop continues meanwhile, and may rename the directory of a deleted
-                        # topic.
-                        with contextlib.suppress(DirectoryGoneError):
-                            self._disk.sync_directory(directory)
-        except ExhaustedError as exhausted:
-            self.error = exhausted
+                try:
+                    self._sync(sync, synced_directories)
+                    self._synced.append(sync)
+                except ExhaustedError as exhausted:
+                    self.error = exhausted
+                    self._put_off.append(sync)
         except DiskError as failure:
             self._note_failure(failure)
             self.error = failure
 
-    def failed(self, shared: LogDirectory) -> None:
+    def _sync(self, sync: LogSync, synced_directories: set[str]) -> None:
+        for file in sync.files:
+            file.sync()
+        for directory in sync.directories:
+            if directory not in synced_directories:
+                # The loop continues meanwhile, and may rename the directory of a deleted topic.
+                with contextlib.suppress(DirectoryGoneError):
+                    self._disk.sync_directory(directory)
+                synced_directories.add(directory)
+
+    def failed(self, shared: LogDirectory) -> list[LogSync]:
         """Fence the directory, on the loop. A sync that could not be started has not failed: the
-        next round repeats it.
+        next round repeats it. Return the parts that were synced all the same.
         """
         assert self.error is not None
         shared.fence(self.error)
-        if isinstance(self.error, ExhaustedError):
-            for sync in self.syncs:
-                sync.log.sync_put_off(sync)
+        if not isinstance(self.error, ExhaustedError):
+            return []
+        for sync in self._put_off:
+            sync.log.sync_put_off(sync)
+        return self._synced
 
     def run_or_raise(self) -> None:
         """Run the round and raise its error; for a shutdown, when nothing else runs."""

@@ -412,10 +412,9 @@ class LogManager:
         """Return each log with its synced end; after a failed sync none, with a fence."""
         assert flush_round is self._round
         self._round = None
-        if flush_round.error is not None:
-            flush_round.failed(self._shared)
-            return []
-        return [(sync.log, sync.log.unsynced.finish()) for sync in flush_round.syncs]
+        is_whole = flush_round.error is None
+        synced = flush_round.syncs if is_whole else flush_round.failed(self._shared)
+        return [(sync.log, sync.log.unsynced.finish()) for sync in synced]
 
     # -- removals
 

@@ -87,6 +87,27 @@ def test_a_round_that_cannot_open_the_directory_is_made_up_for_by_the_next() -> 
     assert log.synced_end == log.log_end == 2
 
 
+def test_a_round_without_descriptors_puts_off_only_what_needed_one() -> None:
+    """The directory of a new log has to be opened. Other logs are synced, and acknowledged."""
+    disk, manager, old = new_log(GROUP)
+    append(old)
+    flush(manager)
+    new = manager.create(TopicPartition("new", 0), ORDERS_ID, GROUP, NOW)
+    for log in (new, old):
+        append(log)
+    begun = manager.begin_flush(only_group=True, now_ms=NOW)
+    assert begun is not None
+    disk.exhausted = True
+    begun.run()
+    assert manager.finish_flush(begun) == [(old, 2)]
+    assert (manager.fenced, new.synced_end) == (None, 0)
+    disk.exhausted = False
+    flush(manager)
+    assert new.synced_end == 1
+    disk.crash()
+    assert {log.log_end for log in opened(disk).logs.values()} == {1, 2}
+
+
 def test_maintenance_goes_on() -> None:
     disk, manager, log = with_segments()
     marks = {log.topic_partition: log.log_end}

@@ -151,7 +151,7 @@ class Maintenance:
             self._counters.flush_seconds.at().observe(seconds)
             self._counters.flush_errors += begun.error is not None
             finished = manager.finish_flush(begun)
-            if not finished and begun.error is not None:
+            if begun.error is not None:
                 self._disks.fence_directory(manager, begun.error)
             for flushed, end in finished:
                 hosted = self._table.by_name.get(flushed.topic_partition)
