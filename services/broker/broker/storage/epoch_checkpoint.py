@@ -1,5 +1,6 @@
 """EpochCheckpoint: the leader epochs of one log, and their file."""
 
+from tidemark.model.ids import NO_EPOCH
 from tidemark.storage.disk import Disk
 
 from broker.core.leader_epochs import LeaderEpochs
@@ -18,7 +19,7 @@ class EpochCheckpoint:
         self.moved_to(directory)
         self.epochs = epochs
         self.written = epochs.latest
-        """Latest epoch in the file."""
+        """Latest epoch in the file; NO_EPOCH if that is not known."""
 
     def moved_to(self, directory: str) -> None:
         """Note that the directory has another name."""
@@ -26,6 +27,7 @@ class EpochCheckpoint:
 
     def write(self) -> None:
         """Replace the file. Raises DiskError."""
+        self.written = NO_EPOCH  # if it fails, the next record waits for the next try
         with self._health.guarded():
             checkpoint.write_epochs(self._disk, self._path, self.epochs.entries())
         self.written = self.epochs.latest
@@ -40,9 +42,12 @@ class EpochCheckpoint:
         self.write()
 
     def cut_to(self, end: int) -> None:
-        """Forget the epochs that begin at ``end`` or later. Raises DiskError."""
+        """Forget the epochs that begin at ``end`` or later. Raises DiskError. On a full disk they
+        stay in the file until the next write, or the next start, which reads the batches.
+        """
         if self.epochs.truncate_to(end):
-            self.write()
+            with self._health.unless_full():
+                self.write()
 
     def start_at(self, offset: int) -> None:
         """Forget the epochs that end at ``offset`` or before. Raises DiskError."""

@@ -171,8 +171,7 @@ class Log:
         """
         first, last, max_timestamp, leader_epoch, size_bytes = info[:5]
         assert first >= self.log_end, (first, self.log_end)
-        segments = self._segments
-        segment = segments.active
+        segment = self._segments.active
         position = segment.size_bytes
         if (
             not position
@@ -380,10 +379,11 @@ class Log:
             self._cut(kept, position, end)
 
     def _ends_at(self, end: int) -> None:
-        """Drop everything that refers to offsets from the new end on."""
+        """Drop all that refers to offsets from the new end on, also on a disk that fills up."""
         self.log_end = end
         self.cut_to = min(self.cut_to, end)
-        self._shared.logs_end({self.topic_partition: end})
+        with self.health.unless_full():
+            self._shared.logs_end({self.topic_partition: end})
         if end <= self.health.damage_at:
             self.health.clear()
         self.unsynced.cut_to(end)

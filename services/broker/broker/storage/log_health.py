@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from tidemark.storage.batch_walk import FrameError
-from tidemark.storage.disk import DiskError, ExhaustedError
+from tidemark.storage.disk import DiskError, DiskFullError, ExhaustedError
 
 from broker.storage.directory import LogDamagedError, LogDirectory
 from broker.storage.recovery import OFFSET_MAX, Recovered
@@ -76,6 +76,12 @@ class LogHealth:
         except DiskError as failure:
             self._shared.fence(failure)
             raise
+
+    @contextlib.contextmanager
+    def unless_full(self) -> Iterator[None]:
+        """Guard a write that a full disk, which is fenced, may leave out."""
+        with contextlib.suppress(DiskFullError), self.guarded():
+            yield
 
     @contextlib.contextmanager
     def changing(

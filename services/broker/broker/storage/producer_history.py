@@ -130,14 +130,15 @@ class ProducerHistory:
             replay_producers(
                 self._shared.disk, self._segments.segments, span, self.table, self._shared.now_ms
             )
-            self.index_aborted()
+            with self._health.unless_full():
+                self.index_aborted()
         self._segments.note_warm()
 
     def _take(self, made: ProducerTable) -> None:
         """Take over what a walk has made; the partition refers to the table."""
         self.table.restore(made.state())
         self.table.newly_aborted += made.newly_aborted
-        with self._health.changing(begun=True):
+        with self._health.changing(begun=True), self._health.unless_full():
             self.index_aborted()
 
     def aborted_in(self, start: int, read: LogRead, end: int) -> list[AbortedTxn]:

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from broker.storage import checkpoint
 from broker.storage.log import LogDamagedError, OffsetOutOfRangeError
 from tidemark.model.topic_configs import topic_config
 from tidemark.storage.disk import DiskError, DiskFullError
+from tidemark.storage.mem_disk import MemDisk
 from unit.broker.storage.log_worlds import (
     NOW,
     ORDERS,
@@ -277,3 +279,43 @@ def test_configuration_changes_count_at_once() -> None:
     log.update_config(TINY)
     append(log, body_bytes=500)
     assert len(log.segments()) == 2
+
+
+class NearlyFull(MemDisk):
+    """It has no room left for files with this name."""
+
+    no_room_for = "-"
+
+    def replace_whole(self, path: str, content: bytes, *, sync: bool = True) -> None:
+        if path.endswith(self.no_room_for):
+            raise DiskFullError(path, "No space left on device")
+        super().replace_whole(path, content, sync=sync)
+
+
+@pytest.mark.parametrize("name", [checkpoint.LEADER_EPOCHS, checkpoint.HIGH_WATERMARKS])
+def test_a_cut_is_completed_on_a_disk_that_fills_up(name: str) -> None:
+    """Otherwise the producers of what was cut stay, and a batch that is not in the log is taken for
+    a repeated one, and acknowledged, once this replica leads.
+    """
+    disk = NearlyFull()
+    _, manager, log = new_log(disk=disk)
+    for sequence in range(10):
+        append(log, epoch=1, producer_id=7, producer_epoch=0, sequence=sequence)
+    flush(manager)
+    for sequence in range(10, 20):
+        append(log, epoch=2, producer_id=7, producer_epoch=0, sequence=sequence)
+    manager.checkpoint({ORDERS: 15})
+    disk.no_room_for = name
+    log.truncate_to(10)
+    assert manager.is_full
+    (producer,) = log.producers.entries()
+    assert producer.batches[-1].last_offset == 9
+    assert (log.log_end, log.synced_end, log.epochs.entries()) == (10, 10, ((1, 0),))
+    disk.no_room_for = "-"
+    assert manager.try_heal()
+    append(log, epoch=2)
+    assert log.epochs.entries() == ((1, 0), (2, 10))
+    assert checkpoint.read_epochs(disk, "orders-0/leader-epoch-checkpoint") == [(1, 0), (2, 10)]
+    flush(manager)
+    disk.kill()
+    assert opened(disk).logs[ORDERS].damage is None
