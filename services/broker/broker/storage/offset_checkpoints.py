@@ -88,8 +88,10 @@ class OffsetCheckpoints:
             (CHECKPOINT_NAME, self.read(CHECKPOINT_NAME)),  # compaction's, as it is now
         )
         for path, offsets in stale:
-            if offsets and offsets.pop(topic_partition, None) is not None:
-                checkpoint.write_offsets(self._disk, path, offsets, sync=False)
+            if offsets and topic_partition in offsets:
+                left = {one: offset for one, offset in offsets.items() if one != topic_partition}
+                checkpoint.write_offsets(self._disk, path, left, sync=False)
+                del offsets[topic_partition]  # last: a full disk leaves it to the next try
 
     def logs_end(self, ends: Mapping[TopicPartition, int]) -> None:
         """Lower high watermarks above these log ends, after a deliberate truncation: they would

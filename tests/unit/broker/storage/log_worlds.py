@@ -12,6 +12,7 @@ from tidemark.codec.record_batch import HEADER_BYTES, read_header
 from tidemark.model.ids import TopicId
 from tidemark.model.topic_configs import TopicConfig, topic_config
 from tidemark.model.topics import TopicPartition
+from tidemark.storage.disk import DiskFullError
 from tidemark.storage.mem_disk import MemDisk
 
 ORDERS = TopicPartition("orders", 0)
@@ -20,6 +21,17 @@ NOW = 1_700_000_000_000
 TINY = replace(
     topic_config({}), segment_bytes=700, index_interval_bytes=100, file_delete_delay_ms=1_000
 )
+
+
+class NearlyFull(MemDisk):
+    """It has no room left for files with this name."""
+
+    no_room_for = "-"
+
+    def replace_whole(self, path: str, content: bytes, *, sync: bool = True) -> None:
+        if path.endswith(self.no_room_for):
+            raise DiskFullError(path, "No space left on device")
+        super().replace_whole(path, content, sync=sync)
 
 
 def make_batch(base_offset: int, records: int, body_bytes: int = 20, **fields: int) -> bytes:

@@ -9,11 +9,11 @@ from broker.storage import checkpoint
 from broker.storage.log import LogDamagedError, OffsetOutOfRangeError
 from tidemark.model.topic_configs import topic_config
 from tidemark.storage.disk import DiskError, DiskFullError
-from tidemark.storage.mem_disk import MemDisk
 from unit.broker.storage.log_worlds import (
     NOW,
     ORDERS,
     TINY,
+    NearlyFull,
     append,
     bytes_of,
     completed,
@@ -279,17 +279,6 @@ def test_configuration_changes_count_at_once() -> None:
     log.update_config(TINY)
     append(log, body_bytes=500)
     assert len(log.segments()) == 2
-
-
-class NearlyFull(MemDisk):
-    """It has no room left for files with this name."""
-
-    no_room_for = "-"
-
-    def replace_whole(self, path: str, content: bytes, *, sync: bool = True) -> None:
-        if path.endswith(self.no_room_for):
-            raise DiskFullError(path, "No space left on device")
-        super().replace_whole(path, content, sync=sync)
 
 
 @pytest.mark.parametrize("name", [checkpoint.LEADER_EPOCHS, checkpoint.HIGH_WATERMARKS])

@@ -2,8 +2,19 @@ import pytest
 from broker.storage import checkpoint
 from broker.storage.log import Log
 from broker.storage.offset_checkpoints import OffsetCheckpoints
+from tidemark.model.ids import TopicId
+from tidemark.storage.disk import DiskFullError
 from tidemark.storage.mem_disk import MemDisk
-from unit.broker.storage.log_worlds import ORDERS, append, flush, new_log, opened
+from unit.broker.storage.log_worlds import (
+    NOW,
+    ORDERS,
+    TINY,
+    NearlyFull,
+    append,
+    flush,
+    new_log,
+    opened,
+)
 
 
 def test_what_the_checkpoints_name_has_had_a_log() -> None:
@@ -23,6 +34,29 @@ def test_a_high_watermark_is_lowered_with_the_log_and_else_left_alone() -> None:
     assert offsets.high_watermarks == {ORDERS: 9}
     offsets.logs_end({ORDERS: 4})
     assert checkpoint.read_offsets(disk, checkpoint.HIGH_WATERMARKS) == {ORDERS: 4}
+
+
+@pytest.mark.parametrize("name", [checkpoint.RECOVERY_POINTS, checkpoint.LOG_STARTS])
+def test_a_deleted_topic_is_forgotten_by_the_second_try_if_the_disk_was_full(name: str) -> None:
+    """Its log start would hide the records of a topic that has its name now."""
+    disk = NearlyFull()
+    _, manager, log = new_log(disk=disk)
+    for _ in range(9):
+        append(log)
+    log.advance_log_start(3)
+    flush(manager)
+    manager.delete(ORDERS)
+    disk.no_room_for = name
+    with pytest.raises(DiskFullError):
+        manager.create(ORDERS, TopicId(bytes(15) + b"\x02"), TINY, NOW)
+    disk.no_room_for = "-"
+    assert manager.try_heal()
+    log = manager.create(ORDERS, TopicId(bytes(15) + b"\x02"), TINY, NOW)
+    for _ in range(3):
+        append(log)
+    disk.kill()
+    log = opened(disk).logs[ORDERS]
+    assert (log.log_start, log.log_end, log.damage) == (0, 3, None)
 
 
 LOST = {
