@@ -4,6 +4,7 @@ Kafka's rules (KIP-98, KIP-360): per producer id an epoch and the last five batc
 number the records of a producer in this partition and go from 2**31 - 1 back to 0.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tidemark.codec.control_record import ControlRecord, EndTxnMarker, OwnerRecord
@@ -318,14 +319,20 @@ class ProducerTable:
                 )
             )
 
-    def expire(self, now: int, expiration_ms: int) -> int:
+    def ids(self) -> list[int]:
+        """Return the ids of all producers."""
+        return list(self._producers)
+
+    def expire(self, now: int, expiration_ms: int, among: Iterable[int] | None = None) -> int:
         """Remove producers without an append for ``expiration_ms`` and without a transaction;
-        return their number.
+        return their number. ``among``: only of these, which may be gone already.
         """
+        looked_at = self._producers if among is None else among
         gone = [
             producer_id
-            for producer_id, producer in self._producers.items()
-            if now - producer.updated_at >= expiration_ms
+            for producer_id in looked_at
+            if (producer := self._producers.get(producer_id)) is not None
+            and now - producer.updated_at >= expiration_ms
             and self.txns.first_of(producer_id) is None
         ]
         for producer_id in gone:

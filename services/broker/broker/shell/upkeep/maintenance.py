@@ -40,7 +40,8 @@ FAILED_REPORT_MS = 10_000
 """Time for which the end of a broker without a usable directory waits for the controller's
 answer.
 """
-EXPIRED_AT_ONCE = 200
+EXPIRED_AT_ONCE = 5_000
+"""Producers that are looked at in one step: some milliseconds."""
 
 
 class Maintenance:
@@ -272,15 +273,24 @@ class Maintenance:
             )
 
     async def _expire_producers(self) -> None:
-        """Forget idempotent producers that were silent for long; a few partitions at a time."""
+        """Forget idempotent producers that were silent for long, some at a time."""
         while True:
             await self._settings.rest(lambda now: now.producer_id_expiration_check_interval_ms)
-            hosted_now = list(self._table.by_name.values())
-            for first in range(0, len(hosted_now), EXPIRED_AT_ONCE):
-                now, expiry_ms = self._clock.wall_ms(), self._settings.now.producer_id_expiration_ms
-                for hosted in hosted_now[first : first + EXPIRED_AT_ONCE]:
-                    hosted.partition.producers.expire(now, expiry_ms)
-                await asyncio.sleep(0)
+            await self._expire()
+
+    async def _expire(self) -> None:
+        looked_at = 0
+        for hosted in list(self._table.by_name.values()):
+            producers = hosted.partition.producers
+            known = producers.ids()
+            for first in range(0, len(known), EXPIRED_AT_ONCE):
+                some = known[first : first + EXPIRED_AT_ONCE]
+                expiry_ms = self._settings.now.producer_id_expiration_ms
+                producers.expire(self._clock.wall_ms(), expiry_ms, some)
+                looked_at += len(some)
+                if looked_at >= EXPIRED_AT_ONCE:
+                    looked_at = 0
+                    await asyncio.sleep(0)
 
 
 def _is_noted(manager: LogManager) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 from broker.shell.upkeep import maintenance as maintenance_module
@@ -165,6 +166,39 @@ def test_a_lost_index_is_made_again_and_does_not_hold_up_the_event_loop(
             await until(lambda: not world.reader.read(hosted, 200, bytes_max=1).error_code)
             for one in loops:
                 one.cancel()
+
+    asyncio.run(main())
+
+
+def test_producers_that_expire_are_looked_at_some_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A partition may have a hundred thousand; the event loop has other work between them."""
+    monkeypatch.setattr(maintenance_module, "EXPIRED_AT_ONCE", 10)
+
+    async def main() -> None:
+        world = World(MemDisk())
+        world.show(topic(partitions=3))
+        for number in range(3):
+            for producer_id in range(12):
+                world.append(
+                    partition=number, producer_id=producer_id, producer_epoch=0, base_sequence=0
+                )
+        world.clock.advance(10**9)
+        tables = [world.hosted(partition=number).partition.producers for number in range(3)]
+        left: list[int] = []
+
+        async def look() -> None:
+            while not left or left[-1]:
+                left.append(sum(map(len, tables)))
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(look())
+            tasks.create_task(maintenance(world)._expire())
+        assert left[0] == 36
+        assert max(before - after for before, after in pairwise(left)) <= 20
+        assert left[-1] == 0
 
     asyncio.run(main())
 
