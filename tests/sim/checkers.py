@@ -11,6 +11,7 @@ from broker.core.leader_epochs import LeaderEpochs
 from broker.core.producers import BATCHES_KEPT, ProducedBatch, ProducerEntry
 from tidemark.codec.record_batch import BatchHeader, crc_matches, iterate_headers
 from tidemark.codec.records import Record, read_records
+from tidemark.model.ids import NO_EPOCH
 
 from sim.history import Bounds, PlainLog, Written
 
@@ -278,15 +279,17 @@ def check_producers(
             "the producer table is what the log says",
             f"producer {producer_id}: {got}, must {must}, wrote {batches[-8:]}",
         )
-    require(not known, "no producer is invented", known)
+    invented = [one for one in known.values() if not _is_raised(one, NO_EPOCH, history)]
+    require(not invented, "no producer is invented", invented)
 
 
 def _is_raised(entry: ProducerEntry, epoch: int, history: PlainLog) -> bool:
     """Return True if a producer has an epoch above that of its batches, since the log has lost its
-    batches of that one. A snapshot as of the log's start may know it, and older epochs stay fenced:
-    whoever wrote in the newer one had been given it. Nothing else of what was lost is known.
+    batches of that one: all of its batches, if the others have NO_EPOCH. A snapshot as of the log's
+    start may know it, and older epochs stay fenced: whoever wrote in the newer one had been given
+    it. Nothing else of what was lost is known.
     """
-    seen = history.epochs_seen[entry.producer_id]
+    seen = history.epochs_seen.get(entry.producer_id, NO_EPOCH)
     return history.has_lost and epoch < entry.producer_epoch <= seen and not entry.batches
 
 

@@ -208,6 +208,21 @@ def test_a_producer_whose_last_epoch_was_lost_is_fenced_all_the_same() -> None:
             check_producers(raised(), [found], 0)
 
 
+def test_a_producer_all_of_whose_batches_were_lost_may_be_known() -> None:
+    def ended() -> PlainLog:
+        return history(batch(0), batch(2, producer_id=1, producer_epoch=1, sequence=0))
+
+    log = ended()
+    log.cut_to(2)
+    check_producers(log, [], 0)
+    check_producers(log, [entry(epoch=1)], 0)
+    for found in (entry(epoch=2), entry(2, epoch=1)):  # an epoch that never was; a lost batch
+        with pytest.raises(BrokenError, match="invented"):
+            check_producers(log, [found], 0)
+    with pytest.raises(BrokenError):
+        check_producers(ended(), [entry(epoch=1)], 0)
+
+
 def test_a_producer_that_never_was() -> None:
     with pytest.raises(BrokenError, match="invented"):
         check_producers(history(batch(0)), [entry(0)], 0)
