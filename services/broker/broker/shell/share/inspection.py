@@ -141,7 +141,7 @@ class ShareInspector:
         header = self._header_at(hosted, start, view.readable_end)
         if header is None:
             return NO_AGE
-        return max(0, self._clock.wall_ms() - header.base_timestamp)
+        return max(0, self._clock.wall_ms() - _timestamp_of(header))
 
     @staticmethod
     def _header_at(hosted: HostedPartition, offset: Offset, end: Offset) -> BatchHeader | None:
@@ -153,3 +153,12 @@ class ShareInspector:
         except (DiskError, LogDamagedError, OffsetOutOfRangeError):
             return None
         return None
+
+
+def _timestamp_of(header: BatchHeader) -> int:
+    """Return the timestamp of a batch's records: that of the first one where the header has it."""
+    # Elsewhere the base is a delete horizon, the time of a producer, or that of no record.
+    has_first = not header.has_delete_horizon and header.record_count > 0
+    if has_first and not header.is_log_append_time:
+        return header.base_timestamp
+    return header.max_timestamp

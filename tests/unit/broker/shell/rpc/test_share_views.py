@@ -1,15 +1,21 @@
 """Views of share-partitions, and windows that the share-coordinator drops."""
 
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from broker.core.share.states import Phase
 from broker.shell.metrics.collector import BrokerCollector
+from broker.storage.batch_filter import Retention, filter_batch
+from tidemark.codec.record_batch import read_header, set_log_append_time
+from tidemark.codec.records import build_batch
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import TopicId
-from tidemark.model.share_state import DeliveryState
+from tidemark.model.share_state import DeliveryState, SharePartitionKey
 from tidemark_wire.v1 import share_pb2
+from unit.broker.core.share.plain_share_partition import PlainCoordinator
 from unit.broker.shell.kafka.share_fetch_worlds import (
     ACCEPT,
     GROUP,
@@ -19,7 +25,7 @@ from unit.broker.shell.kafka.share_fetch_worlds import (
     ShareFetchWorld,
     running,
 )
-from virtual_time import pass_time, run_virtual
+from virtual_time import LoopClock, pass_time, run_virtual
 
 CONTEXT = cast("Any", SimpleNamespace(peer=lambda: "peer"))
 TOPICS = [share_pb2.ShareTopicPartitions(topic_id=TOPIC_ID, partitions=[0])]
@@ -69,6 +75,39 @@ def test_lag_is_counted_by_state() -> None:
             assert (lag.start_offset, lag.end_offset, lag.behind) == (0, 10, 5)
             assert (lag.available, lag.acquired, lag.acknowledged) == (5, 3, 2)
             assert lag.oldest_age_ms >= 500
+
+    run_virtual(run())
+
+
+def compacted(batch: bytes, now: int, *, aborted: bool = False) -> bytes:
+    rule = Retention({}, 1_000, aborted, keep_empty=True, now_ms=now, delete_retention_ms=60)
+    left = filter_batch(memoryview(batch), read_header(batch), rule).batch
+    assert left is not None
+    return left
+
+
+def stamped(batch: bytes, now: int) -> bytes:
+    found = bytearray(batch)
+    set_log_append_time(found, now - 1_000)
+    return bytes(found)
+
+
+@pytest.mark.parametrize(
+    ("kept", "age_ms"),
+    [(compacted, 1_000), (partial(compacted, aborted=True), 1_000), (stamped, 900_000)],
+    ids=["delete horizon", "no record left", "time of the producer"],
+)
+def test_the_age_is_that_of_records_where_the_header_begins_with_another_time(
+    kept: Callable[[bytes, int], bytes], age_ms: int
+) -> None:
+    async def run() -> None:
+        async with running(ShareFetchWorld()) as world:
+            now = LoopClock().wall_ms()
+            left = kept(build_batch([(now - age_ms, b"k", None, ())]), now)
+            world.parts.partitions.appender.append_internal(world.at(), left)
+            world.state.kept[SharePartitionKey(GROUP, TopicId(TOPIC_ID), 0)] = PlainCoordinator()
+            (lag,) = (await lag_of(world)).lags
+            assert 1_000 <= lag.oldest_age_ms < 2_000
 
     run_virtual(run())
 
