@@ -4,7 +4,9 @@ A listing grows with the cluster, and a message of gRPC may not. A shard that mo
 pages may be missing, as one that moves between the calls to two coordinators.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+import asyncio
+import heapq
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -12,6 +14,8 @@ from tidemark_wire.v1 import common_pb2
 
 PAGE_BYTES: Final = 16 * 1024 * 1024
 """Size of a page, unless a single row is larger. A quarter of a message's limit."""
+SORTED_NAMES: Final = 8_192
+"""Names that are sorted in one turn of the loop."""
 _ROW_OVERHEAD_BYTES: Final = 8
 """Tag and length of a row, at most."""
 
@@ -62,3 +66,12 @@ async def page_of(
                 rows.append(wire)
                 last = shard, name
     return Page(rows, None)
+
+
+async def in_order(names: Sequence[str]) -> Iterator[str]:
+    """Return names in order, sorted in parts: others take turns meanwhile."""
+    parts = []
+    for begins in range(0, len(names), SORTED_NAMES):
+        parts.append(sorted(names[begins : begins + SORTED_NAMES]))
+        await asyncio.sleep(0)
+    return heapq.merge(*parts)

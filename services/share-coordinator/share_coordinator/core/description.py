@@ -12,7 +12,6 @@ from share_coordinator.core.requests import (
     DescribedMember,
     DescribeShareGroupReply,
     ListedShareGroup,
-    ListShareGroups,
     ListShareGroupsReply,
     TopicPartitions,
 )
@@ -50,9 +49,9 @@ def not_found_message(group_id: str) -> str:
     return f"Share group {group_id} not found."
 
 
-def listed(groups: Iterable[ShareGroupState], request: ListShareGroups) -> ListShareGroupsReply:
+def listed(groups: Iterable[ShareGroupState], states: Iterable[str]) -> ListShareGroupsReply:
     """Groups in one of the states asked for."""
-    wanted = {title.lower() for title in request.states}
+    wanted = {title.lower() for title in states}
     return ListShareGroupsReply(
         tuple(
             ListedShareGroup(group.group_id, group.title)

@@ -144,10 +144,28 @@ class DescribeShareGroupReply:
 
 
 @dataclass(frozen=True, slots=True)
-class ListShareGroups:
-    """Asked of every shard. The filter is compared without case; an empty one lets all pass."""
+class ListGroupIds:
+    """List the ids of all groups of this shard, in no order. Asked of every shard."""
 
     group_id: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupIdsReply:
+    """Reply to ListGroupIds. Some of them may be no groups yet, or no longer."""
+
+    group_ids: tuple[str, ...]
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ListShareGroups:
+    """List some groups: a shard may have too many for one decision. The filter is compared without
+    case; an empty one lets all pass. Groups that the shard does not have are left out.
+    """
+
+    group_id: ClassVar[str] = ""
+    group_ids: tuple[str, ...]
     states: tuple[str, ...] = ()
 
 
@@ -160,7 +178,7 @@ class ListedShareGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListShareGroupsReply:
-    """Groups of one shard."""
+    """Reply to ListShareGroups, in its order."""
 
     groups: tuple[ListedShareGroup, ...]
     error_code: ErrorCode = ErrorCode.NONE
@@ -328,6 +346,7 @@ Request = (
     | AskStates
     | EndTransaction
     | DescribeShareGroup
+    | ListGroupIds
     | ListShareGroups
     | DeleteShareGroup
     | DescribeOffsets
@@ -343,6 +362,7 @@ Reply = (
     | AskStatesReply
     | EndTransactionReply
     | DescribeShareGroupReply
+    | ListGroupIdsReply
     | ListShareGroupsReply
     | DeleteShareGroupReply
     | DescribeOffsetsReply

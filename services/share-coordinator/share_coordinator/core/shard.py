@@ -53,6 +53,8 @@ from share_coordinator.core.requests import (
     GroupIdReserved,
     LagsMeasured,
     LeadersNotified,
+    ListGroupIds,
+    ListGroupIdsReply,
     ListShareGroups,
     Reply,
     Request,
@@ -107,6 +109,7 @@ class ShareShard:
             EndTransaction: self._end_transaction,
             LeadersNotified: self._leaders_notified,
             DescribeShareGroup: self._describe,
+            ListGroupIds: self._list_ids,
             ListShareGroups: self._list,
             DeleteShareGroup: self._delete,
             DescribeOffsets: self._describe_offsets,
@@ -344,9 +347,13 @@ class ShareShard:
         name = self._settings.assignor_name
         return _answer(request_id, description.describe(group.logged, self._topics(), name))
 
+    def _list_ids(self, request_id: int, _: ListGroupIds, __: Moment) -> ShareDecision:
+        return _answer(request_id, ListGroupIdsReply(tuple(self._groups)))
+
     def _list(self, request_id: int, request: ListShareGroups, _: Moment) -> ShareDecision:
-        groups = (self._groups[group_id].logged for group_id in sorted(self._groups))
-        return _answer(request_id, description.listed(groups, request))
+        found = (self._groups.get(group_id) for group_id in request.group_ids)
+        groups = (group.logged for group in found if group is not None)
+        return _answer(request_id, description.listed(groups, request.states))
 
     def _delete(self, request_id: int, request: DeleteShareGroup, _: Moment) -> ShareDecision:
         group = self._group(request.group_id)

@@ -120,9 +120,9 @@ def write_describe(reply: core.DescribeShareGroupReply) -> pb.DescribeShareGroup
     )
 
 
-def read_list(request: pb.ListShareGroupsRequest) -> core.ListShareGroups:
+def read_listed_states(request: pb.ListShareGroupsRequest) -> tuple[str, ...]:
     """Wire to model."""
-    return core.ListShareGroups(tuple(request.states))
+    return tuple(request.states)
 
 
 def write_group(group: core.ListedShareGroup) -> pb.ListShareGroupsResponse.Group:

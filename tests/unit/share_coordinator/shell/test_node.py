@@ -13,6 +13,7 @@ import pytest
 from share_coordinator.config import SERVICE, ShareCoordinatorConfig
 from share_coordinator.shell import broker_calls
 from share_coordinator.shell.node import ShareCoordinatorNode
+from share_coordinator.shell.rpc import list_groups
 from share_coordinator.shell.server import make_server
 from tidemark.codec.record_batch import read_header
 from tidemark.codec.records import read_records
@@ -348,6 +349,32 @@ def test_groups_are_described_and_listed() -> None:
         assert not empty.groups
 
     run(scenario)
+
+
+def test_a_listing_takes_a_part_of_a_shard_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard that has a hundred thousand groups serves others meanwhile."""
+    monkeypatch.setattr(list_groups, "SLICE_GROUPS", 2)
+    monkeypatch.setattr(paging, "SORTED_NAMES", 3)
+    slices: list[int] = []
+
+    async def scenario(here: World) -> None:
+        names = [f"g{number}" for number in (5, 3, 1, 4, 2, 6, 0)]
+        for name in names:
+            await here.beat("m", 0, "orders", group_id=name)
+        for shard in here.node.shards.serving().values():
+            ask = shard.ask
+
+            async def noted(request: Any, ask: Any = ask) -> Any:
+                slices.append(len(getattr(request, "group_ids", ())))
+                return await ask(request)
+
+            monkeypatch.setattr(shard, "ask", noted)
+        listed = await here.stub.ListGroups(pb.ListShareGroupsRequest())
+        assert sorted(one.group_id for one in listed.groups) == sorted(names)
+
+    run(scenario)
+    assert sum(slices) == 7
+    assert max(slices) == 2
 
 
 def test_groups_are_listed_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:

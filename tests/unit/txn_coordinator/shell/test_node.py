@@ -386,7 +386,7 @@ def test_a_listing_has_every_id() -> None:
 def test_a_listing_takes_a_part_of_a_shard_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A shard that has a hundred thousand ids serves others meanwhile."""
     monkeypatch.setattr(list_transactions, "SLICE_IDS", 2)
-    monkeypatch.setattr(list_transactions, "SORTED_IDS", 3)
+    monkeypatch.setattr(paging, "SORTED_NAMES", 3)
     slices: list[int] = []
 
     async def scenario(here: World) -> None:

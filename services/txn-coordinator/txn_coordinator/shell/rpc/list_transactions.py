@@ -1,15 +1,13 @@
 """ListTransactions."""
 
-import asyncio
-import heapq
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator
 from itertools import islice
 from typing import Final
 
 from tidemark.model.authorization import Operation, transactional_id_resource
 from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.coordinator.calls import Context, ask_shard
-from tidemark.runtime.coordinator.paging import Row, page_of
+from tidemark.runtime.coordinator.paging import Row, in_order, page_of
 from tidemark_wire.v1 import txn_pb2 as pb
 
 from txn_coordinator.core.requests import ListIds, ListIdsReply, ListSlice, ListTransactionsReply
@@ -24,8 +22,6 @@ from txn_coordinator.shell.wire_mapping import (
 
 SLICE_IDS: Final = 500
 """Ids that a shard looks at in one turn of the loop, some milliseconds: others wait meanwhile."""
-SORTED_IDS: Final = 8_192
-"""Ids that are sorted in one turn."""
 
 
 async def handle(
@@ -60,12 +56,3 @@ async def handle(
     except TidemarkError as refused:
         return write_list_refusal(refused)
     return write_listed(page, unknown_states)
-
-
-async def in_order(ids: Sequence[str]) -> Iterator[str]:
-    """Return ids in order, sorted in parts."""
-    parts = []
-    for begins in range(0, len(ids), SORTED_IDS):
-        parts.append(sorted(ids[begins : begins + SORTED_IDS]))
-        await asyncio.sleep(0)
-    return heapq.merge(*parts)
