@@ -11,7 +11,14 @@ from typing import Any
 
 from tidemark.model.errors import ErrorCode
 from tidemark.model.ids import Offset
-from tidemark.model.share_state import UNKNOWN_START, ReadState, StateRead, StateResult, WriteState
+from tidemark.model.share_state import (
+    UNKNOWN_START,
+    ReadState,
+    SharePartitionKey,
+    StateRead,
+    StateResult,
+    WriteState,
+)
 from tidemark.runtime.clock import Clock
 from tidemark.runtime.task_parent import TaskParent
 from tidemark.runtime.telemetry import fields
@@ -60,6 +67,8 @@ class Persister:
         self._on_written = on_written
         self._on_failed = on_failed
         self._calls = TaskParent()
+        self._under_way: dict[SharePartitionKey, asyncio.Event] = {}
+        """The end of the write of each share-partition that has one."""
         self.writes = 0
         self.failed_writes = 0
 
@@ -98,6 +107,9 @@ class Persister:
 
     async def _write(self, group_id: str, batch: Sequence[tuple[HeldShare, WriteState]]) -> None:
         """Do as ``_guarded``, without a coroutine of its own: acknowledgements wait for this."""
+        ended = asyncio.Event()
+        keys = [held.share.key for held, _ in batch]
+        self._under_way |= dict.fromkeys(keys, ended)
         try:
             writes = [write for _, write in batch]
             results = await self._state.write(group_id, writes, self._timeout_s)
@@ -108,6 +120,10 @@ class Persister:
             self._drop([held for held, _ in batch], failure)
         else:
             self._on_written(group_id)  # not when the persister stops: nothing may begin then
+        finally:
+            for key in keys:
+                self._under_way.pop(key, None)
+            ended.set()
 
     def _note_written(
         self, batch: Sequence[tuple[HeldShare, WriteState]], results: Sequence[StateResult]
@@ -136,11 +152,24 @@ class Persister:
     # -- loads
 
     def load(self, group_id: str, batch: Sequence[tuple[HeldShare, ReadState]]) -> None:
-        """Read the states of share-partitions of one group."""
-        call = partial(self._load, group_id, batch)
-        self._start(self._guarded(call, [held for held, _ in batch]))
+        """Read the states of share-partitions of one group. One whose last window was dropped
+        during a write is read after that: what the next window writes is laid over it.
+        """
+        parts: dict[asyncio.Event | None, list[tuple[HeldShare, ReadState]]] = {}
+        for held, read in batch:
+            parts.setdefault(self._under_way.get(held.share.key), []).append((held, read))
+        for write, part in parts.items():
+            call = partial(self._load, group_id, part, write)
+            self._start(self._guarded(call, [held for held, _ in part]))
 
-    async def _load(self, group_id: str, batch: Sequence[tuple[HeldShare, ReadState]]) -> None:
+    async def _load(
+        self,
+        group_id: str,
+        batch: Sequence[tuple[HeldShare, ReadState]],
+        after: asyncio.Event | None,
+    ) -> None:
+        if after is not None:
+            await after.wait()
         reads = [read for _, read in batch]
         answers = await self._state.read(group_id, reads, self._timeout_s)
         async with asyncio.TaskGroup() as resets:
