@@ -52,6 +52,8 @@ LIST_OFFSETS_VERSION: Final = 7
 ANSWER_S: Final = 0.8
 LENGTH_BYTES: Final = 4
 ALL: Final = -1
+NEXT_PRODUCER: Final = 1_000
+"""Step to the producer id of a producer whose batches were lost."""
 
 
 class Client:
@@ -296,11 +298,14 @@ class Producer:
                 self._heard(values, result.base_offset)
                 return
             self._world.note(self.name, f"hears {code.name}", self._topic)
+            is_lost = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             require(
-                code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                not is_lost or self._topic.ledger.has_lost,
                 "the partition knows its idempotent producers",
                 f"{self.name} at {self._sequence}",
             )
+            if is_lost:
+                self._producer_id, self._sequence = self._producer_id + NEXT_PRODUCER, 0
             self._client.disconnect()
             await self._client.rest()
 

@@ -9,6 +9,7 @@ a broker: test_ledger.py gives each a history that it must reject.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from sim.checkers import require
@@ -59,6 +60,8 @@ class Ledger:
     """Highest offset below which a client has asked to delete records."""
     deleted_below: int = 0
     """Highest offset below which a leader has answered that records are deleted."""
+    has_lost: bool = False
+    """True if an unclean election has taken committed records."""
     seen_end: dict[str, int] = field(default_factory=dict)
     """By reader: offset after the last record that it received or that was reported to it."""
 
@@ -114,6 +117,18 @@ class Ledger:
         if state.leader >= 0:
             require(state.leader in state.isr, "leaders are in sync", f"{self.name}: {state}")
         self.state = state
+
+    def loses(self, left: Sequence[Stored]) -> int:
+        """Record that a replica which has these batches was elected by an unclean election: the
+        others are not committed any longer. Return the end of what is left.
+        """
+        pairs = zip(self.committed, left, strict=False)
+        kept = sum(1 for _ in takewhile(lambda pair: pair[0][:4] == pair[1][:4], pairs))
+        self.has_lost = self.has_lost or kept < len(self.committed)
+        del self.committed[kept:]
+        self.offsets = {value: at for value, at in self.offsets.items() if at < self.end}
+        self.acknowledged = {value: at for value, at in self.acknowledged.items() if at < self.end}
+        return self.end
 
     # -- logs
 

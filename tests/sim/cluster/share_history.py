@@ -9,7 +9,7 @@ state epoch: a reset forgets them.
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.core.share.acknowledgement import AcknowledgeType
 from tidemark.model.share_state import (
@@ -25,6 +25,14 @@ from sim.cluster.share_letters import Letters
 from sim.cluster.share_transactions import Transactions
 
 FINISHING = {AcknowledgeType.ACCEPT, AcknowledgeType.REJECT}
+
+
+class Loss(NamedTuple):
+    """A log that has lost its end."""
+
+    leader_epoch: int
+    """Epoch of the leader that was elected without it."""
+    end: int
 
 
 class Held(NamedTuple):
@@ -88,6 +96,7 @@ class ShareHistory:
     epochs: dict[SharePartitionKey, int] = field(default_factory=dict)
     leaders: dict[SharePartitionKey, int] = field(default_factory=dict)
     """Highest epoch of a leader that has read the state."""
+    losses: dict[SharePartitionKey, list[Loss]] = field(default_factory=lambda: defaultdict(list))
     transactions: Transactions = field(default_factory=Transactions)
     key_of: Callable[[SharePartitionKey, int], bytes | None] = lambda *_: None
     """Key of a record, if the group orders records by key."""
@@ -153,6 +162,33 @@ class ShareHistory:
     def starts(self, key: SharePartitionKey, state_epoch: int, start: int) -> None:
         """Record the start of the durable state."""
         self.deliveries[key, state_epoch].start = start
+
+    def loses(self, key: SharePartitionKey, leader_epoch: int, end: int) -> None:
+        """Record that an unclean election has left the log up to ``end``."""
+        self.losses[key].append(Loss(leader_epoch, end))
+
+    def end_left(self, key: SharePartitionKey, known: int, read: int) -> int | None:
+        """Return the end of what a leader of epoch ``read`` has left of the records that one of
+        epoch ``known`` had; None: it has them all.
+        """
+        ends = (one.end for one in self.losses[key] if known < one.leader_epoch <= read)
+        return min(ends, default=None)
+
+    def forgets(self, key: SharePartitionKey, state_epoch: int, end: int) -> None:
+        """Forget records from ``end`` on: others have their offsets now."""
+        one = self.deliveries[key, state_epoch]
+        of_offsets: tuple[dict[int, Any], ...] = (
+            one.attempts,
+            one.asked,
+            one.in_transactions,
+            one.pending,
+        )
+        for known in of_offsets:
+            for offset in [at for at in known if at >= end]:
+                del known[offset]
+        one.answered = {at for at in one.answered if at < end}
+        one.finished = {at for at in one.finished if at < end}
+        one.start = min(one.start, end)
 
     def _is_decided(self, one: Deliveries, offset: int, where: str) -> None:
         """Check that a record is finished by its open transaction only, and as that has ended."""

@@ -17,13 +17,13 @@ from broker.core.share.share_partition import SharePartition
 from broker.core.share.states import ACKNOWLEDGED, ACQUIRED
 from broker.shell.partitions.record_deletion import RecordDeletion
 from broker.shell.share.share_partitions import SharePartitions
-from share_coordinator.core import share_state, state_batches
+from share_coordinator.core import share_state, share_states, state_batches
 from share_coordinator.core.live_offsets import LiveOffsets
 from share_coordinator.core.share_states import ShareStates
 from tidemark.model.share_state import DeliveryState, StateBatch
 
 from sim.cluster.share_extent import LONG_MS
-from sim.cluster.share_world import ShareOptions
+from sim.cluster.share_world import LOSSES_MS, ShareOptions
 from sim.mutations import Change, changed
 
 _acquire = SharePartition.acquire
@@ -157,6 +157,10 @@ def _always_received(settings: Any, run: Any, piece: Any, now: Any) -> Any:
     return _transition(settings, run._replace(is_unseen=False), piece, now)
 
 
+def _uncut(*_: Any) -> None:
+    """The state of a log that has lost its end stays as it is."""
+
+
 MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "writes locks as acknowledgements": (
         (state_writes, "_unwritten_batches", _acquired_is_acknowledged),
@@ -168,6 +172,7 @@ MUTATIONS: Final[dict[str, tuple[Change, ...]]] = {
     "takes writes of an earlier leader": ((ShareStates, "write", _write_of_any_leader),),
     "delivers without its lease": ((SharePartitions, "may_deliver", lambda *_: True),),
     "takes writes of an earlier state": ((ShareStates, "write", _write_of_any_state),),
+    "keeps a state beyond the end of its log": ((share_states, "cut_by", _uncut),),
     "counts from zero at a new leader": ((SharePartition, "loaded", _counted_from_zero),),
     "leaves what could not be written": ((SharePartition, "_roll_back", _nothing),),
     "closes a session and keeps its locks": ((SharePartitions, "_release", _nothing),),
@@ -211,6 +216,7 @@ _FOUND_BY: Final[dict[str, tuple[str, ...]]] = {
     "takes writes of an earlier state": ("delay_coordinator", "cut_coordinator"),
     "drops pending acknowledgements at a new leader": ("pause_leader", "kill"),
     "deletes the owner with the old state": ("lose_disk", "kill_state_leader"),
+    "keeps a state beyond the end of its log": ("lose_end",),
 }
 """Faults under which a mutation is found soon; all faults for mutations without an entry."""
 
@@ -218,9 +224,11 @@ _LENGTHS_MS: Final = {
     "takes writes of an earlier leader": 9_000,
     "delivers without its lease": 18_000,
     "deletes the owner with the old state": 8_000,
+    "keeps a state beyond the end of its log": LOSSES_MS,
 }
 """Longer runs than ``LONG_MS``: a leader must hold locks as it pauses, and go on after the next one
-has read; the beginning of a state must be deleted, and a replica made anew from the rest.
+has read; the beginning of a state must be deleted, and a replica made anew from the rest; a
+follower must be left behind, and lead.
 """
 
 _OF_RESETS: Final = (
@@ -237,6 +245,7 @@ _OF_LETTERS: Final = (
     "archives dead letters outside of the transaction",
     "copies dead letters outside of the transaction",
 )
+_OF_LOSSES: Final = ("keeps a state beyond the end of its log",)
 _OF_TRANSACTIONS: Final = (
     "drops pending acknowledgements at a new leader",
     "ends every transaction with a commit",
@@ -256,6 +265,10 @@ BREAKS: Final[dict[str, tuple[str, ...]]] = {
         "a record whose acknowledgement was answered stays finished",
         "the start passes finished records only",
         "only what a member accepts is acknowledged",
+    ),
+    "keeps a state beyond the end of its log": (
+        "the start passes finished records only",
+        "an owner holds what the log says",
     ),
     "counts from zero at a new leader": ("every delivery raises the count",),
     "leaves what could not be written": (
@@ -306,6 +319,7 @@ def options_for(name: str) -> ShareOptions:
         has_keys=None if name in _OF_TRANSACTIONS else name in _OF_KEYS,
         has_transactions=name in _OF_TRANSACTIONS,
         has_letters=name in _OF_LETTERS,
+        has_losses=name in _OF_LOSSES,
         has_repeats=name not in _FOUND_BY or name in _OF_TRANSACTIONS,
     )
 

@@ -61,6 +61,12 @@ class KeptState:
             if offset >= self.start and self.by_offset.get(offset, NEVER) <= (count, before)
         }
 
+    def cut_to(self, end: int) -> None:
+        """Drop what is about records from ``end`` on."""
+        self.start = min(self.start, end)
+        self.by_offset = {at: one for at, one in self.by_offset.items() if at < end}
+        self.pending = {at: one for at, one in self.pending.items() if at < end}
+
     def is_outranked(self, offset: int, delivered: Delivered) -> bool:
         """Return True for a state of an earlier delivery than the one that is pending."""
         held = self.pending.get(offset)
@@ -92,6 +98,7 @@ class ShareStateLog:
     def _takes_snapshot(self, key: SharePartitionKey, value: ShareSnapshotValue) -> None:
         kept = self.states.get(key)
         if kept is not None and kept.state_epoch == value.state_epoch:
+            self._follows_losses(key, kept, value)
             require(
                 value.start_offset >= kept.start,
                 "the start never goes back",
@@ -128,7 +135,19 @@ class ShareStateLog:
     def _takes_update(self, key: SharePartitionKey, value: ShareUpdateValue) -> None:
         kept = self.states.get(key)
         if kept is not None and kept.snapshot_epoch == value.snapshot_epoch:
+            self._follows_losses(key, kept, value)
             self._writes(key, kept, value)
+
+    def _follows_losses(
+        self, key: SharePartitionKey, kept: KeptState, value: ShareSnapshotValue | ShareUpdateValue
+    ) -> None:
+        """Cut the state to what the log has, with the first record of a leader after a loss: no
+        record that it delivers is one that the state is about.
+        """
+        end = self.history.end_left(key, kept.leader_epoch, value.leader_epoch)
+        if end is not None:
+            kept.cut_to(end)
+            self.history.forgets(key, kept.state_epoch, end)
 
     def _writes(
         self, key: SharePartitionKey, kept: KeptState, value: ShareSnapshotValue | ShareUpdateValue

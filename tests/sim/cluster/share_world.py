@@ -29,6 +29,8 @@ from txn_coordinator.core.transaction import PREPARE_COMMIT
 from sim.checkers import require
 from sim.cluster.coordinated_world import CoordinatedWorld, is_busy
 from sim.cluster.coordinator_process import CoordinatorProcess
+from sim.cluster.ledger import NO_STATE, State
+from sim.cluster.lost_ends import LOSS_FAULTS
 from sim.cluster.parts import CoordinatorReplica, Machine, Options, SimTopic
 from sim.cluster.share_copier import ShareCopier
 from sim.cluster.share_extent import draw_extent
@@ -49,7 +51,7 @@ from sim.cluster.state_log import StateLog
 from sim.cluster.txn_client import AnyBroker
 from sim.cluster.txn_history import TxnHistory
 from sim.cluster.txn_processes import TxnCoordinatorProcess
-from sim.cluster.watching import batches_of
+from sim.cluster.watching import batches_of, log_of
 from sim.cluster.world import make_topic
 from sim.dice import Dice
 
@@ -62,6 +64,7 @@ MEMBERS: Final = 3
 CARELESS_MS: Final = 400
 """Time after healing for which members are still careless."""
 RESET_DICE: Final = 7_000_003
+LOSS_DICE: Final = 7_000_045
 OWN_DICE: Final = 7_000_021
 RESETS: Final = 0.4
 """Share of the seeds in which the group is reset."""
@@ -74,6 +77,12 @@ LETTERS: Final = 0.35
 """Shares of the seeds in which the group orders records by key, in which a member acknowledges
 within transactions, and in which the group has a dead-letter queue.
 """
+LOSSES: Final = 0.06
+"""Share of the seeds in which a log may lose its end, of those without transactions, dead letters
+and a reset.
+"""
+LOSSES_MS: Final = 6_000
+"""Time under faults of such a world: most of it passes until a follower that is behind leads."""
 _OUTCOMES: Final = (
     (AcknowledgeType.ACCEPT, 72),
     (AcknowledgeType.RELEASE, 9),
@@ -99,6 +108,8 @@ class ShareOptions(Options):
     """True if a member acknowledges within transactions; None: drawn."""
     has_letters: bool | None = None
     """True if the group has a dead-letter queue; None: drawn."""
+    has_losses: bool | None = None
+    """True if a log loses its end, in a world without resets; None: drawn."""
     has_repeats: bool = True
     """True if members acknowledge some records again."""
 
@@ -153,14 +164,24 @@ class ShareWorld(CoordinatedWorld):
 
     def __init__(self, seed: int, options: ShareOptions) -> None:
         apart = Dice(RESET_DICE + seed)
-        extent = draw_extent(seed, options.length_ms)
-        self.unfinished_max = extent.unfinished_max
-        self.fault_paces_ms = extent.fault_paces_ms
         is_reset_drawn, is_long_drawn = apart.chance(RESETS), apart.chance(LONG_LOCKS)
         self.has_keys = _drawn(apart, KEY_ORDER, options.has_keys)
         self.has_transactions = _drawn(apart, TRANSACTIONS, options.has_transactions)
         self.has_letters = _drawn(apart, LETTERS, options.has_letters)
+        is_reset_drawn = is_reset_drawn and not options.has_losses
         self._has_reset = is_reset_drawn or bool(options.has_reset)
+        others = self.has_transactions, self.has_letters, self._has_reset
+        is_loss_drawn = _drawn(Dice(LOSS_DICE + seed), LOSSES, options.has_losses)
+        self.has_losses = is_loss_drawn and not any(others)
+        """True if a log may lose its end."""
+        self.is_losing = False
+        """True while that is being brought about."""
+        self.unclean_until: dict[tuple[str, int], int] = {}
+        """Time until which an unclean election is one that the operator has asked for, by topic."""
+        length_ms = options.length_ms or (LOSSES_MS if self.has_losses else 0)
+        extent = draw_extent(seed, length_ms)
+        self.unfinished_max = extent.unfinished_max
+        self.fault_paces_ms = extent.fault_paces_ms
         order = {"share.record.order": "key"} if self.has_keys else {}
         letters = {"errors.deadletterqueue.topic.name": QUEUE} if self.has_letters else {}
         self.group_configs = {GROUP: order | letters} if order | letters else {}
@@ -203,6 +224,9 @@ class ShareWorld(CoordinatedWorld):
 
     def _faults_of_its_own(self) -> Mapping[str, tuple[Callable[[Any], None], int]]:
         return SHARE_FAULTS
+
+    def _draw_apart(self, seed: int) -> list[str]:
+        return [*super()._draw_apart(seed), *(LOSS_FAULTS if self.has_losses else ())]
 
     @property
     def state_topics(self) -> list[SimTopic]:
@@ -301,6 +325,22 @@ class ShareWorld(CoordinatedWorld):
 
     # -- checks
 
+    def on_stored(self, topic: SimTopic, before: State) -> None:
+        """Take an unclean election, which takes committed records."""
+        state = topic.ledger.state
+        if self.now > self.unclean_until.get(topic.place, -1):
+            return  # whatever it loses is a finding
+        if before is NO_STATE or state.leader in (-1, *before.isr, *before.elr):
+            return
+        (machine,) = (one for one in self.machines if one.number == state.leader)
+        assert machine.process is not None, "a broker that is elected runs"
+        hosted = machine.process.broker.partitions.table.by_name[topic.place]
+        log_end, end = hosted.partition.log_end, topic.ledger.end
+        left = topic.ledger.loses(log_of(hosted, 0, log_end, with_values=False))
+        if left < end:
+            self.note("log", f"loses its end: {left} of {end} are left", topic)
+            self.history.loses(share_key(topic), state.leader_epoch, left)
+
     def on_led(self, machine: Machine, hosted: HostedPartition) -> None:
         """Check that the leader of a state fences former owners."""
         if hosted.topic_partition.topic == SHARE_GROUP_STATE:
@@ -372,6 +412,13 @@ class ShareWorld(CoordinatedWorld):
             assert isinstance(runtime.shard, ShareShard)
             runtime.shard.check()
             log.remembers(replica.host.name, runtime.shard._states)
+
+    def finished_end(self, topic: SimTopic) -> int:
+        """Return the offset after the last record that the state says something about."""
+        key = share_key(topic)
+        found = (log.states.get(key) for log in self.state_logs.values())
+        ends = (max([one.start, *(at + 1 for at in one.by_offset)]) for one in found if one)
+        return max(ends, default=0)
 
     # -- the end
 

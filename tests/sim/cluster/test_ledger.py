@@ -144,6 +144,11 @@ def acknowledged_record_lost(one: Ledger) -> None:
     one.ends({1: [ONE, TWO], 2: [ONE, TWO]})
 
 
+def lost_by_no_election(one: Ledger) -> None:
+    one.loses([ONE, TWO])
+    one.commits(2, 3, [OTHER])
+
+
 REJECTED: dict[Callable[[Ledger], None], str] = {
     two_leaders: "one leader an epoch",
     alone_after_an_election: "nobody acknowledges alone once another may lead",
@@ -171,6 +176,7 @@ REJECTED: dict[Callable[[Ledger], None], str] = {
     nobody_leads_at_the_end: "after healing there is a leader",
     isr_stays_short: "after healing everybody is in sync",
     logs_diverge: "no divergence after healing",
+    lost_by_no_election: "committed offsets are given once",
     acknowledged_record_lost: "no acknowledged record is lost",
 }
 
@@ -210,3 +216,18 @@ def test_deleted_records_may_be_missing() -> None:
     one.stored(State(2, 1, 1, (2, 3)))
     one.begins(1, 0, 0)
     one.ends({1: [TWO], 2: [ONE, TWO]}, log_start=2)
+
+
+def test_what_an_unclean_election_leaves_is_committed_and_nothing_else() -> None:
+    one = ledger()
+    one.acknowledges(b"a", 0)
+    one.acknowledges(b"c", 2)
+    assert one.loses([ONE, OTHER]) == 2
+    again = Stored(3, 3, 1, 44, (b"c",))
+    one.commits(2, 4, [OTHER, again])
+    one.acknowledges(b"c", 3)
+    one.ends({1: [ONE, OTHER, again], 2: [ONE, OTHER, again]})
+    other = ledger()
+    other.loses([])
+    assert (other.end, other.has_lost) == (0, True)
+    assert ledger().loses([ONE, TWO, OTHER]) == 3, "what is not committed is not lost"

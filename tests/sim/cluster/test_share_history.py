@@ -56,12 +56,16 @@ class Told:
             self.history.answers(KEY, EPOCH, offset)
 
     def snapshot(
-        self, *batches: tuple[int, int, DeliveryState, int], start: int, state_epoch: int = EPOCH
+        self,
+        *batches: tuple[int, int, DeliveryState, int],
+        start: int,
+        state_epoch: int = EPOCH,
+        leader_epoch: int = 1,
     ) -> None:
         value = ShareSnapshotValue(
             snapshot_epoch=0,
             state_epoch=StateEpoch(state_epoch),
-            leader_epoch=LeaderEpoch(1),
+            leader_epoch=LeaderEpoch(leader_epoch),
             start_offset=Offset(start),
             create_timestamp=0,
             write_timestamp=0,
@@ -250,6 +254,23 @@ def start_goes_back(told: Told) -> None:
     told.snapshot((5, 5, ARCHIVED, 1), start=4)
 
 
+def start_beyond_a_lost_end(told: Told) -> None:
+    told.update(6)
+    told.history.loses(KEY, 2, 4)
+    told.update(6, leader_epoch=2)
+
+
+def acknowledged_at_a_lost_offset(told: Told) -> None:
+    told.history.loses(KEY, 2, 4)
+    told.update(0, (4, 4, ACKNOWLEDGED, 1), leader_epoch=2)
+
+
+def start_below_a_lost_end(told: Told) -> None:
+    told.update(6)
+    told.history.loses(KEY, 2, 4)
+    told.snapshot(start=3, leader_epoch=2)
+
+
 def same_state_epoch(told: Told) -> None:
     told.log.takes(ShareSnapshotRecord(KEY, None))
     told.snapshot(start=0)
@@ -304,6 +325,9 @@ def left_over(told: Told) -> None:
         (finished_no_longer, "a record whose acknowledgement was answered stays finished"),
         (snapshot_with_less, "a snapshot has all that was written"),
         (start_goes_back, "the start never goes back"),
+        (start_beyond_a_lost_end, "the start passes finished records only"),
+        (acknowledged_at_a_lost_offset, "a delivery count has its deliveries"),
+        (start_below_a_lost_end, "the start never goes back"),
         (same_state_epoch, "a state that begins again has a higher epoch"),
         (begins_with_deliveries, "a state begins without deliveries"),
         (earlier_owner, "the log has one owner after another"),
@@ -335,6 +359,20 @@ def test_a_history_that_keeps_the_rules_is_accepted() -> None:
     told.history.loads(KEY, EPOCH, {}, leader_epoch=2)
     told.history.has_written(told.term)
     told.history.ends({KEY: 10}, {KEY: 10})
+
+
+def test_records_at_offsets_that_a_log_has_lost_are_others() -> None:
+    told = Told()
+    told.update(6)
+    told.history.loses(KEY, 3, 5)
+    told.update(6, leader_epoch=2)  # the last leader that has them
+    told.history.loses(KEY, 4, 4)
+    told.snapshot(start=4, leader_epoch=5)
+    later = told.history.loads(KEY, EPOCH, {}, leader_epoch=5)
+    told.acquires("m1", 4, 6, 1, now=0, term=later)
+    told.history.takes(later, "m1", [(4, 6, ACCEPT)])
+    told.update(7, leader_epoch=5)
+    told.history.ends({KEY: 7}, {KEY: 7})
 
 
 def test_give_backs_that_keep_the_rules_are_accepted() -> None:

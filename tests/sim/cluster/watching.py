@@ -75,6 +75,7 @@ class Watch:
                 tuple(content.get("elr", ())),
             )
             topic.ledger.stored(state)
+            self._world.on_stored(topic, before)
             topic.replicas = tuple(content["replicas"])
             topic.is_moving = "adding" in content or "removing" in content
             self._changed_topics[id(topic)] = topic

@@ -23,7 +23,7 @@ from tidemark.storage.mem_disk import MemDisk
 from sim.checkers import require
 from sim.cluster.client import Producer, Reader
 from sim.cluster.deleter import Deleter, has_deleters
-from sim.cluster.ledger import Ledger
+from sim.cluster.ledger import Ledger, State
 from sim.cluster.listening import SimServer
 from sim.cluster.near_reader import NearReader, near_config
 from sim.cluster.network import Host, Network
@@ -168,6 +168,7 @@ class World:
         from sim.cluster.disk_faults import DISK_FAULTS, process_ended
         from sim.cluster.faults import FAULTS, FEED_FAULTS, OLD_DISK_FAULTS, Injector
         from sim.cluster.fleeting import FLEETING_FAULTS
+        from sim.cluster.lost_ends import LOSS_FAULTS
         from sim.cluster.rivals import RIVAL_FAULTS
         from sim.cluster.unregistering import GIVE_UP_FAULTS
 
@@ -234,6 +235,7 @@ class World:
             **FEED_FAULTS,
             **OLD_DISK_FAULTS,
             **FLEETING_FAULTS,
+            **LOSS_FAULTS,
             **GIVE_UP_FAULTS,
             **DIRECTORY_FAULTS,
         }
@@ -570,6 +572,9 @@ class World:
 
     def on_appended(self, topic: SimTopic, hosted: HostedPartition, start: int) -> None:
         """Handle a leader's append from ``start`` on."""
+
+    def on_stored(self, topic: SimTopic, before: State) -> None:
+        """Handle a state of a partition that ZooKeeper has now."""
 
     def on_led(self, machine: Machine, hosted: HostedPartition) -> None:
         """Handle a change of a leader's log, watermark or epoch."""
