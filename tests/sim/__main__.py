@@ -14,6 +14,7 @@ import sim.cluster.directory_moves
 import sim.cluster.disk_faults
 import sim.cluster.faults
 import sim.cluster.fleeting
+import sim.cluster.lost_ends
 import sim.cluster.parts
 import sim.cluster.rivals
 import sim.cluster.run
@@ -44,7 +45,11 @@ FAULTS: Mapping[str, Iterable[str]] = {
         *sim.cluster.txn_faults.TXN_FAULTS,
         *sim.cluster.fleeting.FLEETING_FAULTS,
     ),
-    "share": (*CLUSTER_FAULTS, *sim.cluster.share_faults.SHARE_FAULTS),
+    "share": (
+        *CLUSTER_FAULTS,
+        *sim.cluster.share_faults.SHARE_FAULTS,
+        *sim.cluster.lost_ends.LOSS_FAULTS,
+    ),
 }
 
 
@@ -78,11 +83,28 @@ def runner(asked: argparse.Namespace, *, is_full: bool) -> Callable[[int], Outco
         return lambda seed: sim.cluster.run.run_txn_seed(seed, of_txn)
     if asked.world == "share":
         length_ms = asked.length_ms or sim.cluster.share_world.ShareOptions.length_ms
-        of_share = sim.cluster.share_world.ShareOptions(length_ms, faults, is_full)
+        of_share = share_options(length_ms, faults, is_full=is_full)
         return lambda seed: sim.cluster.run.run_share_seed(seed, of_share)
     length_ms = asked.length_ms or sim.cluster.parts.Options.length_ms
     options = sim.cluster.parts.Options(length_ms=length_ms, faults=faults, is_full=is_full)
     return lambda seed: sim.cluster.run.run_seed(seed, options)
+
+
+def share_options(
+    length_ms: int, faults: tuple[str, ...] | None, *, is_full: bool
+) -> sim.cluster.share_world.ShareOptions:
+    """Return the options of a share world: one whose log may lose its end, if that is asked for,
+    has nothing that its checkers do not follow there.
+    """
+    is_without = False if faults is not None and "lose_end" in faults else None
+    return sim.cluster.share_world.ShareOptions(
+        length_ms,
+        faults,
+        is_full,
+        has_transactions=is_without,
+        has_letters=is_without,
+        has_losses=None if is_without is None else True,
+    )
 
 
 def main() -> int:
