@@ -38,8 +38,6 @@ from broker.core.groups.requests import (
     JoinGroupReply,
     OffsetCommit,
     OffsetCommitReply,
-    OffsetFetch,
-    OffsetFetchReply,
     TxnOffsetCommit,
 )
 from broker.core.groups.reserved_ids import Parked, ReservedIds
@@ -47,14 +45,10 @@ from broker.core.groups.shard import GroupDecision, GroupShard
 
 CoordinatorDecision = Decision[CoordinatorRecord, GroupEffect]
 
-_OF_CONSUMERS: Final = (
-    JoinGroup,
-    ConsumerGroupHeartbeat,
-    OffsetCommit,
-    TxnOffsetCommit,
-    OffsetFetch,
-)
-"""Requests with which consumers begin to use a group id."""
+_OF_CONSUMERS: Final = (JoinGroup, ConsumerGroupHeartbeat, OffsetCommit, TxnOffsetCommit)
+"""Requests with which consumers begin to use a group id. A read of offsets finds none, as with any
+id that no group of consumers has.
+"""
 
 
 class CoordinatorShard:
@@ -209,8 +203,6 @@ def _refusal(request: GroupRequest, code: ErrorCode | None = None) -> Coordinato
             )
         case OffsetCommit() | TxnOffsetCommit():
             return OffsetCommitReply(error_code=not_found)
-        case OffsetFetch():
-            return OffsetFetchReply(error_code=not_found)
         case DeleteGroup():
             return HasShareGroup()
         case DescribeGroup(group_id):

@@ -1,5 +1,8 @@
 """The type of a group id: share groups against groups of the other types."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from broker.core.groups.id_requests import (
     CoordinatorRequest,
@@ -18,9 +21,11 @@ from broker.core.groups.requests import (
     DeleteGroup,
     DescribeGroup,
     DescribeGroupReply,
+    FetchedOffset,
     GroupRequest,
     HeartbeatReply,
     JoinGroupReply,
+    OffsetFetchReply,
 )
 from broker.core.groups.reserved_ids import FOUND_FOR_MS, PARKED_MAX, RESERVATION_MIN_MS
 from tidemark.model.errors import ErrorCode
@@ -58,7 +63,6 @@ OF_CONSUMERS: dict[str, tuple[GroupRequest, ErrorCode]] = {
     "ConsumerGroupHeartbeat": (consumer(), NOT_FOUND),
     "OffsetCommit": (commit(5), NOT_FOUND),
     "TxnOffsetCommit": (txn_commit(5), NOT_FOUND),
-    "OffsetFetch": (fetch(), NOT_FOUND),
 }
 
 
@@ -177,13 +181,6 @@ def test_an_id_whose_share_group_never_existed_is_taken_back() -> None:
     assert changed(world, ReserveGroupId("g")) is NOT_FOUND
 
 
-def test_a_consumer_without_a_group_may_read_the_offsets_of_an_id_that_is_taken_back() -> None:
-    world = reserved()
-    request_id = world.send(fetch())
-    look_up(world, exists=False)
-    assert world.error_of(request_id) is ErrorCode.NONE
-
-
 def test_offsets_of_a_transaction_are_not_committed_after_a_look_up() -> None:
     """Their transaction was verified before it, and may have ended since."""
     world = reserved()
@@ -235,6 +232,21 @@ def test_parked_requests_are_bounded() -> None:
 
 
 # -- other requests that name a share group
+
+
+@pytest.mark.parametrize("wait_ms", [0, RESERVATION_MIN_MS])
+@pytest.mark.parametrize("member", [{}, {"member_id": "m", "member_epoch": 3}])
+def test_a_share_group_has_no_committed_offsets(wait_ms: int, member: dict[str, Any]) -> None:
+    """As in Kafka: no error, whoever asks and whether or not the group was ever created."""
+    world = reserved(wait_ms=wait_ms)
+    some = world.ask(replace(fetch(), **member), OffsetFetchReply)
+    assert some.error_code is ErrorCode.NONE
+    assert [topic.offsets for topic in some.topics] == [
+        (FetchedOffset(0, -1, -1, "", ErrorCode.NONE),)
+    ]
+    every = world.ask(replace(fetch(), topics=None, **member), OffsetFetchReply)
+    assert every == OffsetFetchReply(error_code=ErrorCode.NONE)
+    assert world.look_ups == []
 
 
 def test_a_share_group_is_no_classic_group() -> None:
