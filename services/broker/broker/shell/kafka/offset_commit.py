@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import Operation
-from tidemark.model.errors import ErrorCode
+from tidemark.model.errors import ErrorCode, TidemarkError
 from tidemark.runtime.metadata_cache import MetadataCache
 
 from broker.core.groups.requests import (
     OffsetCommit,
     OffsetCommitReply,
     OffsetToCommit,
+    PartitionError,
     TopicErrors,
     TopicOffsets,
+    TxnOffsetCommit,
 )
 from broker.shell.facts import BrokerFacts
 from broker.shell.kafka.group_calls import (
     Groups,
     TopicChoice,
     ask,
-    refuse_error,
     refuse_unless,
 )
 from broker.shell.request_context import RequestContext
@@ -30,6 +31,8 @@ from broker.shell.request_context import RequestContext
 EPOCHS_FROM: Final = 9
 """Clients of earlier versions know neither the epochs nor the errors of KIP-848."""
 TOPIC_IDS_FROM: Final = 10
+
+_TOLD_WITHOUT_EPOCHS: Final = {ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION}
 
 Chosen = TopicOffsets | ErrorCode
 
@@ -57,18 +60,34 @@ async def handle(
     )
     answers: tuple[TopicErrors, ...] = ()
     if asked.topics:
-        reply = await ask(groups, asked.group_id, asked, OffsetCommitReply)
-        refuse_error(_told(reply.error_code, context))
-        answers = reply.topics
+        told = _TOLD_WITHOUT_EPOCHS if context.api_version < EPOCHS_FROM else {}
+        answers = await committed(groups, asked, told)
         if context.api_version < TOPIC_IDS_FROM:
             answers = tuple(map(by_name, answers))
     return {"topics": topic_rows(request.topics, chosen, answers)}
 
 
-def _told(error_code: ErrorCode, context: RequestContext) -> ErrorCode:
-    if error_code is ErrorCode.GROUP_ID_NOT_FOUND and context.api_version < EPOCHS_FROM:
-        return ErrorCode.ILLEGAL_GENERATION
-    return error_code
+async def committed(
+    groups: Groups, asked: OffsetCommit | TxnOffsetCommit, told: Mapping[ErrorCode, ErrorCode]
+) -> tuple[TopicErrors, ...]:
+    """Return the results of a commit. An error of the whole, replaced as in ``told``, is that of
+    each partition: topics that were refused before keep their own.
+    """
+    try:
+        reply = await ask(groups, asked.group_id, asked, OffsetCommitReply)
+    except TidemarkError as failure:
+        reply = OffsetCommitReply(error_code=failure.code)
+    if reply.error_code is ErrorCode.NONE:
+        return reply.topics
+    code = told.get(reply.error_code, reply.error_code)
+    return tuple(
+        TopicErrors(
+            topic.topic,
+            topic.topic_id,
+            tuple(PartitionError(one.partition, code) for one in topic.offsets),
+        )
+        for topic in asked.topics
+    )
 
 
 def by_name(topic: TopicErrors) -> TopicErrors:

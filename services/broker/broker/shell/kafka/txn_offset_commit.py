@@ -8,17 +8,20 @@ from typing import Final
 
 from tidemark.kafka.long_tail import Struct
 from tidemark.model.authorization import Operation, transactional_id_resource
-from tidemark.model.errors import ErrorCode, TidemarkError
+from tidemark.model.errors import ErrorCode
 from tidemark.runtime.metadata_cache import MetadataCache
 
-from broker.core.groups.requests import OffsetCommitReply, TopicOffsets, TxnOffsetCommit
+from broker.core.groups.requests import TopicOffsets, TxnOffsetCommit
 from broker.shell.facts import BrokerFacts
-from broker.shell.kafka.group_calls import Groups, ask, refuse_error, refuse_unless
-from broker.shell.kafka.offset_commit import by_name, choose_topics, topic_rows
+from broker.shell.kafka.group_calls import Groups, refuse_error, refuse_unless
+from broker.shell.kafka.offset_commit import by_name, choose_topics, committed, topic_rows
 from broker.shell.request_context import RequestContext
 
 LOADING_KNOWN_FROM: Final = 2
 """Older clients treat COORDINATOR_LOAD_IN_PROGRESS as fatal."""
+_TOLD_WITHOUT_LOADING: Final = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE
+}
 TRANSACTIONS_V2_FROM: Final = 5
 """From this version on the request itself adds the partition of the offsets to the transaction
 (KIP-890).
@@ -54,20 +57,7 @@ async def handle(
         transactions_v2=context.api_version >= TRANSACTIONS_V2_FROM,
         abortable_known=context.api_version >= ABORTABLE_KNOWN_FROM,
     )
-    reply = OffsetCommitReply(error_code=ErrorCode.NONE)
-    if asked.topics:
-        reply = await _commit(groups, asked, context)
-        refuse_error(reply.error_code)
-    return {"topics": topic_rows(request.topics, chosen, map(by_name, reply.topics))}
-
-
-async def _commit(
-    groups: Groups, asked: TxnOffsetCommit, context: RequestContext
-) -> OffsetCommitReply:
-    try:
-        return await ask(groups, asked.group_id, asked, OffsetCommitReply)
-    except TidemarkError as failure:
-        is_loading = failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if is_loading and context.api_version < LOADING_KNOWN_FROM:
-            raise TidemarkError(ErrorCode.COORDINATOR_NOT_AVAILABLE, failure.message) from failure
-        raise
+    loading_known = context.api_version >= LOADING_KNOWN_FROM
+    told = {} if loading_known else _TOLD_WITHOUT_LOADING
+    answers = await committed(groups, asked, told) if asked.topics else ()
+    return {"topics": topic_rows(request.topics, chosen, map(by_name, answers))}

@@ -141,6 +141,28 @@ def test_commits_are_guarded_by_group_and_topic() -> None:
     assert handlers.groups.asked == []
 
 
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
+def test_a_topic_that_may_not_be_read_keeps_its_error_beside_that_of_the_group(
+    version: int,
+) -> None:
+    handlers = GroupBroker()
+    stable(handlers.groups.world, "a")
+    handlers.deny(Operation.READ, "secret")
+    names = ("gone", "orders") if version >= 10 else ("secret", "gone", "orders")
+    who = {"member_id": "a", "generation_id_or_member_epoch": 3}
+    asked = committing(version, *names, **who)
+    kept = (
+        [ErrorCode.UNKNOWN_TOPIC_ID]
+        if version >= 10
+        else [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    )
+    refused = handlers.ask(ApiKey.OFFSET_COMMIT, asked, version)
+    assert codes(refused) == [*kept, ErrorCode.ILLEGAL_GENERATION]
+    handlers.groups.failure = TidemarkError(ErrorCode.NOT_COORDINATOR, "elsewhere")
+    refused = handlers.ask(ApiKey.OFFSET_COMMIT, asked, version)
+    assert codes(refused) == [*kept, ErrorCode.NOT_COORDINATOR]
+
+
 @pytest.mark.parametrize("version", range(2, 11))
 def test_all_positions_of_a_group_in_topics_that_may_be_seen(version: int) -> None:
     handlers = GroupBroker()
@@ -257,6 +279,21 @@ def test_a_transaction_of_a_former_generation_is_refused() -> None:
     asked = in_transaction(member_id="a", generation_id=0)
     refused = handlers.ask(ApiKey.TXN_OFFSET_COMMIT, asked)
     assert codes(refused) == [ErrorCode.ILLEGAL_GENERATION]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.TXN_OFFSET_COMMIT))
+def test_a_topic_of_a_refused_transaction_keeps_its_error(version: int) -> None:
+    handlers = GroupBroker()
+    handlers.deny(Operation.READ, "secret")
+    handlers.groups.failure = TidemarkError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "wait")
+    asked = {**in_transaction(), **committing(5, "secret", "orders")}
+    loading = (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if version >= 2
+        else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    )
+    reply = handlers.ask(ApiKey.TXN_OFFSET_COMMIT, asked, version)
+    assert codes(reply) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, loading]
 
 
 # -- OffsetDelete
