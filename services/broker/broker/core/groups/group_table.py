@@ -23,6 +23,7 @@ from broker.core.groups.classic.deadlines import Deadlines, Key, Kind
 from broker.core.groups.classic.group import ClassicGroup
 from broker.core.groups.classic.rebalance import Rebalance
 from broker.core.groups.classic.states import Cause, GroupState
+from broker.core.groups.consumer.admission import request_problem
 from broker.core.groups.consumer.group import ConsumerGroup
 from broker.core.groups.effects import Outcome
 from broker.core.groups.group_rules import AnyGroup
@@ -160,7 +161,7 @@ class GroupTable:
         topics, group_id = self._topics(), classic.group_id
         converted = conversion.upgraded(classic, topics, settings)
         if converted is None:
-            return not_a_consumer_group(group_id)
+            return not_a_consumer_group(request, settings)
         group = ConsumerGroup(group_id)
         for record in converted:
             group.replay(record)
@@ -207,9 +208,16 @@ class GroupTable:
         return True
 
 
-def not_a_consumer_group(group_id: str) -> ConsumerGroupHeartbeatReply:
-    """Return the refusal of a heartbeat to a group of the other protocol."""
-    return ConsumerGroupHeartbeatReply(
-        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} is not a consumer group.",
-    )
+def not_a_consumer_group(
+    request: ConsumerGroupHeartbeat, settings: GroupSettings
+) -> ConsumerGroupHeartbeatReply:
+    """Return the refusal of a heartbeat where no group has its protocol; one that is invalid for
+    any group is refused for that.
+    """
+    invalid = request_problem(request, settings)
+    if invalid is not None:
+        code, message = invalid
+    else:
+        code = ErrorCode.GROUP_ID_NOT_FOUND
+        message = f"Group {request.group_id} is not a consumer group."
+    return ConsumerGroupHeartbeatReply(error_code=code, error_message=message)

@@ -472,7 +472,7 @@ class GroupShard:
             group = ConsumerGroup(request.group_id)
         elif group is None:
             if request.member_epoch != _JOINS:
-                return not_a_consumer_group(request.group_id)
+                return not_a_consumer_group(request, settings)
             group = ConsumerGroup(request.group_id)
         records, reply = group.heartbeat(request, now, self._topics(), settings, may_describe)
         if reply.error_code is ErrorCode.NONE:

@@ -154,6 +154,20 @@ def test_without_upgrades_a_live_classic_group_stays(policy: MigrationPolicy) ->
     assert (heard(world, "a", 1), kind(world)) == (NONE, "classic 1")
 
 
+@pytest.mark.parametrize(
+    ("epoch", "instance"),
+    [(-3, None), (-2, None), (3, "")],
+)
+def test_an_invalid_heartbeat_is_named_so_where_there_is_no_group_of_its_kind(
+    epoch: int, instance: str | None
+) -> None:
+    settings = replace(SETTINGS, group_consumer_migration_policy=MigrationPolicy.DISABLED)
+    for world in (World(), classic_world("a", settings=settings)):
+        reply = beats(world, "c", epoch, instance=instance)
+        assert reply.error_code is ErrorCode.INVALID_REQUEST
+        assert reply.error_message
+
+
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.UPGRADE])
 def test_without_downgrades_a_group_of_classic_members_goes_on(policy: MigrationPolicy) -> None:
     settings = replace(SETTINGS, group_consumer_migration_policy=policy)
