@@ -21,10 +21,15 @@ API_ATTRIBUTE = "tidemark_api"
 
 @asynccontextmanager
 async def open_admin(bootstrap: str) -> "AsyncIterator[Admin]":
-    """Open an admin client; an error that leaves the block carries the API of its request."""
+    """Open an admin client; an error that leaves the block carries the API of its request.
+
+    Raises ClientError at once if no broker answers: calls of coordinators and leaders would be
+    tried again until their time is over.
+    """
     from tidemark.client.admin.admin import Admin
 
     async with _opened(Admin, bootstrap) as admin:
+        await admin.describe_cluster()
         yield admin
 
 

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import progress, say
+from tidemark.cli.reach import reach
 from tidemark.cli.security import security_over
 from tidemark.cli.topic.formats import Printer, StartAt
+from tidemark.client.config import ConsumerConfig, OffsetReset, with_settings
 from tidemark.client.consumer.consumer import Consumer
 from tidemark.client.consumer.fetched_chunk import ConsumerRecord
 from tidemark.model.topics import TopicPartition
@@ -53,11 +55,12 @@ async def consume(job: ConsumeJob, read: Read) -> None:
     clock = Clock()
     began_ms = clock.now_ms()
     try:
-        async with Consumer(
-            job.bootstrap,
-            auto_offset_reset=_reset(job.start),
-            **security_over(job.settings, job.bootstrap),
-        ) as consumer:
+        config = with_settings(
+            ConsumerConfig(auto_offset_reset=_reset(job.start)),
+            security_over(job.settings, job.bootstrap),
+        )
+        await reach(job.bootstrap, config)
+        async with Consumer(job.bootstrap, config) as consumer:
             assigned = await _assign(consumer, job)
             ends = await consumer.end_offsets(assigned) if job.until_end else {}
             with _progress(job) as advance:
@@ -66,7 +69,7 @@ async def consume(job: ConsumeJob, read: Read) -> None:
         read.seconds = (clock.now_ms() - began_ms) / 1_000
 
 
-def _reset(start: StartAt) -> str:
+def _reset(start: StartAt) -> OffsetReset:
     """Return the end of the log at which to start where the requested position is missing."""
     return "latest" if start.kind == "latest" else "earliest"
 

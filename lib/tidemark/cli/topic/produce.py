@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidemark.cli.output import progress, say
+from tidemark.cli.reach import reach
 from tidemark.cli.security import security_over
 from tidemark.cli.topic.lines import LineSource, open_lines
 from tidemark.cli.topic.percent_format import InputRecord, bad_line
+from tidemark.client.config import ProducerConfig, with_settings
 from tidemark.client.producer.producer import Producer
 from tidemark.runtime.clock import Clock
 
@@ -56,9 +58,9 @@ async def produce(job: ProduceJob, sent: Sent) -> None:
     began_ms = clock.now_ms()
     try:
         with open_lines(job.source) as source, _progress(job, source) as advance:
-            async with Producer(
-                job.bootstrap, **security_over(job.settings, job.bootstrap)
-            ) as producer:
+            config = with_settings(ProducerConfig(), security_over(job.settings, job.bootstrap))
+            await reach(job.bootstrap, config)
+            async with Producer(job.bootstrap, config) as producer:
                 await producer.partitions_for(job.topic)
                 async for lines in line_chunks(source, job.end):
                     await _send_lines(producer, job, lines, sent)
