@@ -1,6 +1,6 @@
 """Calls of ``tidemark config``."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from tidemark.cli.admin_client import open_cluster_admin
@@ -44,10 +44,15 @@ async def change(
 ) -> list[Row]:
     """Change settings, all or none; return a row for each, with its value before and after. Raises
     ClientConfigError, and CommandError for the removal of a setting that there is not.
+
+    The settings of a broker that is not alive are changed without a look at those that it has: it
+    alone could show them.
     """
     async with open_cluster_admin(bootstrap) as admin:
-        before = (await admin.describe_configs([resource]))[resource]
-        check_unset(resource, changes, before)
+        before: Mapping[str, ConfigEntry] = {}
+        if await _can_be_asked(admin, resource):
+            before = (await admin.describe_configs([resource]))[resource]
+            check_unset(resource, changes, before)
         await admin.alter_configs({resource: changes}, validate_only=validate_only)
     return [
         {
@@ -59,6 +64,14 @@ async def change(
         }
         for each in changes
     ]
+
+
+async def _can_be_asked(admin: ClusterAdmin, resource: ConfigResource) -> bool:
+    """True unless the resource is a broker that is not alive."""
+    if resource.kind != "broker" or not resource.name:
+        return True
+    alive = (await admin.describe_cluster()).brokers
+    return resource.name in {str(broker.broker_id) for broker in alive}
 
 
 def check_unset(
