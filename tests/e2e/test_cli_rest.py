@@ -98,6 +98,7 @@ def test_a_refusal_and_a_controller_that_is_not_there_say_what_to_try(
     unknown = cli.run("operations", "show", "none", *rest)
     assert unknown.returncode == ExitCode.FAILED
     assert b"api: GET /v3/operations/none" in unknown.stderr
+    assert b"try: tidemark operations list" in unknown.stderr
     nobody = cli.run("events", "list", "--rest", f"{HOST}:1")
     assert nobody.returncode == ExitCode.UNAVAILABLE
     assert b"-X rest=HOST:PORT" in nobody.stderr

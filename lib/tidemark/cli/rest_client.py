@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from tidemark.cli import settings
 from tidemark.cli.failure import CommandError
+from tidemark.cli.rest_hints import as_commands
 from tidemark.cli.rest_login import RestAddress, RestLogin
 from tidemark.runtime.exit_codes import ExitCode
 
@@ -133,7 +134,7 @@ class RestClient:
             str(problem.get("message", f"HTTP status {answer.status}")),
             address=self._address,
             api=api,
-            hint=str(problem.get("remedy", "")),
+            hint=as_commands(str(problem.get("remedy") or "")),
             code=_CODES.get(answer.status, ExitCode.FAILED),
         )
 
