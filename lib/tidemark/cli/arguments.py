@@ -1,6 +1,7 @@
 """Arguments that many commands have, with completion of their names in the shell."""
 
 from collections.abc import Iterable, Sequence
+from math import isfinite
 from typing import Annotated, Final
 
 import typer
@@ -68,6 +69,15 @@ async def _listed(servers: str, kinds: Iterable[str] | None) -> list[str]:
         if kinds is None:
             return await admin.list_topics()
         return [each.group_id for each in await admin.list_groups(kinds=kinds)]
+
+
+def seconds(value: float | None) -> float | None:
+    """Return the value of an option in seconds, which are finite: ``nan`` and ``inf`` are floats
+    too. For ``callback``; raises BadParameter.
+    """
+    if value is not None and not isfinite(value):
+        raise typer.BadParameter(f"{value} is no number of seconds")
+    return value
 
 
 # -- filters of lists

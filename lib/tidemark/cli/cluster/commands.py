@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli.apps import command_group
+from tidemark.cli.arguments import seconds
 from tidemark.cli.cluster.reassign_commands import app as reassign_app
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import (
@@ -55,11 +56,24 @@ def health(
         bool, typer.Option("--exit-when-healthy", help="Watch until the cluster is healthy.")
     ] = False,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="Between two checks.")
+        float,
+        typer.Option(
+            "--interval",
+            min=0.1,
+            metavar="SECONDS",
+            callback=seconds,
+            help="Between two checks.",
+        ),
     ] = 2.0,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", min=0, metavar="SECONDS", help="End the watch after this time."),
+        typer.Option(
+            "--timeout",
+            min=0,
+            metavar="SECONDS",
+            callback=seconds,
+            help="End the watch after this time.",
+        ),
     ] = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = OutputFormat.TABLE,

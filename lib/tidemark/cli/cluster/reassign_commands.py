@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tidemark.cli.apps import command_group
+from tidemark.cli.arguments import seconds
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import (
     BootstrapOption,
@@ -129,7 +130,7 @@ def watch(
         str | None, typer.Argument(metavar="[FILE]", help="The plan; default: all moves.")
     ] = None,
     *,
-    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS")] = 1.0,
+    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", callback=seconds)] = 1.0,
     keep_throttle: Annotated[
         bool, typer.Option("--keep-throttle", help="Do not remove the throttle at the end.")
     ] = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidemark.cli.apps import command_group
+from tidemark.cli.arguments import seconds
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import OutputFormat, OutputOption, print_document, print_rows, say
 from tidemark.runtime.exit_codes import ExitCode
@@ -84,7 +85,10 @@ def up(
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds to wait until the cluster is healthy.")
+        float,
+        typer.Option(
+            "--timeout", callback=seconds, help="Seconds to wait until the cluster is healthy."
+        ),
     ] = 60.0,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -135,7 +139,10 @@ def down(
     directory: DirectoryOption = Path(".tidemark"),
     *,
     timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds to wait for a clean stop before a kill.")
+        float,
+        typer.Option(
+            "--timeout", callback=seconds, help="Seconds to wait for a clean stop before a kill."
+        ),
     ] = 30.0,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:

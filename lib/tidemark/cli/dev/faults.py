@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidemark.cli.arguments import seconds
 from tidemark.cli.dev.commands import DirectoryOption, existing
 from tidemark.cli.dev.commands import app as app
 from tidemark.cli.dev.process import pause_process
@@ -79,7 +80,10 @@ def restart(
     directory: DirectoryOption = Path(".tidemark"),
     *,
     timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds to wait until the cluster is healthy.")
+        float,
+        typer.Option(
+            "--timeout", callback=seconds, help="Seconds to wait until the cluster is healthy."
+        ),
     ] = 60.0,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:

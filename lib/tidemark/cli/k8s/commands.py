@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli.apps import command_group
+from tidemark.cli.arguments import seconds
 from tidemark.cli.failure import CommandError
 from tidemark.cli.output import (
     BootstrapOption,
@@ -36,7 +37,13 @@ ContextOption = Annotated[
 ]
 TimeoutOption = Annotated[
     float | None,
-    typer.Option("--timeout", min=0, metavar="SECONDS", help="End after this time, with 75."),
+    typer.Option(
+        "--timeout",
+        min=0,
+        metavar="SECONDS",
+        callback=seconds,
+        help="End after this time, with 75.",
+    ),
 ]
 
 
@@ -214,7 +221,10 @@ def make_secrets(
         typer.Option("--secret-of", metavar="USER", help="Further user, with a Secret of its own."),
     ] = None,
     wait: Annotated[
-        float, typer.Option("--wait", min=0, metavar="SECONDS", help="Wait for the authority.")
+        float,
+        typer.Option(
+            "--wait", min=0, metavar="SECONDS", callback=seconds, help="Wait for the authority."
+        ),
     ] = 0,
     namespace: NamespaceOption = "default",
     kubeconfig: KubeconfigOption = None,

@@ -19,6 +19,7 @@ from tidemark.cli.arguments import (
     TopicArgument,
     TopicsArgument,
     among,
+    seconds,
 )
 from tidemark.cli.failure import CommandError
 from tidemark.cli.group.config import (
@@ -78,6 +79,9 @@ _RANGE_COLUMNS = (
     "delay_left_ms",
     "producer_id",
 )
+
+
+_DELAY_S_MAX = 24 * 3_600  # of share.record.release.delay.ms, which bounds every delay
 
 
 class OutcomeChoice(StrEnum):
@@ -145,7 +149,9 @@ def consume(
         typer.Option(
             "--release-delay",
             min=0,
+            max=_DELAY_S_MAX,
             metavar="SECONDS",
+            callback=seconds,
             help="With --outcome release: deliver the records again after this time.",
         ),
     ] = 0.0,
@@ -154,7 +160,13 @@ def consume(
     ] = None,
     idle_s: Annotated[
         float | None,
-        typer.Option("--idle", min=0, metavar="SECONDS", help="Stop after so long without any."),
+        typer.Option(
+            "--idle",
+            min=0,
+            metavar="SECONDS",
+            callback=seconds,
+            help="Stop after so long without any.",
+        ),
     ] = None,
     template: Annotated[
         str,

@@ -36,3 +36,23 @@ def test_a_list_is_not_empty_because_a_filter_is_misspelt(
     said = capsys.readouterr().err
     assert repr(value) in said
     assert "Empty" in said or "classic" in said
+
+
+@pytest.mark.feature("AD53")
+@pytest.mark.parametrize("value", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("share", "consume", "g", "t", "--idle"),
+        ("share", "consume", "g", "t", "--outcome", "release", "--release-delay"),
+        ("cluster", "health", "--watch", "--timeout"),
+        ("cluster", "health", "--watch", "--interval"),
+        ("cluster", "reassign", "watch", "--interval"),
+        ("dev", "down", "--timeout"),
+    ],
+)
+def test_seconds_that_are_no_time_are_refused(
+    words: Sequence[str], value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line.run([*words, value]) == ExitCode.USAGE
+    assert words[-1] in capsys.readouterr().err
