@@ -14,7 +14,7 @@ from tidemark.client.errors import ClientError
 from tidemark.client.wire.connection import BrokerConnection
 from tidemark.client.wire.connection_pool import Lane
 from tidemark.client.wire.coordinator import Coordinator, CoordinatorKind, Problem
-from tidemark.client.wire.kafka_transport import KafkaTransport, parsed
+from tidemark.client.wire.kafka_transport import KafkaTransport, parsed, request_body
 from tidemark.client.wire.session import Session, SessionClient
 from tidemark.kafka import long_tail
 from tidemark.kafka.apis import ApiKey
@@ -196,9 +196,7 @@ async def ask_one(
 ) -> long_tail.Struct:
     """Return the response to one request on a connection. Raises ClientError."""
     version = connection.version(api_key)
-    body = await connection.request(
-        api_key, version, [long_tail.write_request(api_key, version, fields)]
-    )
+    body = await connection.request(api_key, version, [request_body(api_key, version, fields)])
     return parsed(
         connection,
         lambda view, number: long_tail.read_response(api_key, number, view),

@@ -2,12 +2,14 @@
 
 import asyncio
 import random
+import struct
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from tidemark.client.config import Address, Bootstrap, ClientConfig
 from tidemark.client.errors import (
+    ClientConfigError,
     ClientError,
     ConnectionLostError,
     UnsupportedVersionError,
@@ -126,7 +128,7 @@ class KafkaTransport:
         body = await connection.request(
             api_key,
             version,
-            [long_tail.write_request(api_key, version, fields)],
+            [request_body(api_key, version, fields)],
             timeout_ms=timeout_ms,
         )
         return parsed(
@@ -327,6 +329,18 @@ def _by_topic(items: Iterable[Item]) -> dict[tuple[str, bytes], list[Item]]:
 
 def _names(items: Iterable[Item]) -> dict[bytes, str]:
     return {item.topic_id: item.partition.topic for item in items}
+
+
+def request_body(api_key: ApiKey, version: int, fields: Mapping[str, object]) -> bytes:
+    """Return a request's body. Raises ClientConfigError for a number that it cannot carry."""
+    try:
+        return long_tail.write_request(api_key, version, fields)
+    except long_tail.UnencodableError as problem:
+        if not isinstance(problem.__cause__, struct.error | OverflowError):
+            raise  # a bug of ours
+        raise ClientConfigError(
+            ErrorCode.INVALID_REQUEST, f"a number does not fit into the request: {problem}"
+        ) from None
 
 
 def parsed(
