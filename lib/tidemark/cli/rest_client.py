@@ -145,7 +145,11 @@ def _target(path: str, query: dict[str, object]) -> str:
 
 
 def segment(name: object) -> str:
-    """Return a name as one segment of a path."""
+    """Return a name as one segment of a path. Raises CommandError for an empty one: the path would
+    be that of the whole list.
+    """
+    if name == "":
+        raise CommandError("the name or id is empty", code=ExitCode.USAGE)
     return quote(str(name), safe="")
 
 
