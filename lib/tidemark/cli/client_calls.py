@@ -122,24 +122,24 @@ _CONNECTION_CAUSES: Final[Mapping[str, Explanation]] = {
 }
 
 
-def run(call: Coroutine[Any, Any, T], *, api: str = "") -> T:
-    """Run a call to its end; ``api`` names it in messages. Raises CommandError for errors of the
-    cluster or the network.
+def run(call: Coroutine[Any, Any, T], *, api: str = "", address: str = "") -> T:
+    """Run a call to its end; ``api`` and ``address`` are for messages about failures that do not
+    name theirs. Raises CommandError for errors of the cluster or the network.
     """
     try:
         return asyncio.run(call)
     except ClientError as error:
-        raise as_command_error(error, api=api) from None
+        raise as_command_error(error, api=api, address=address) from None
     except BaseExceptionGroup as group:
-        raise as_command_error(_first(group), api=api) from None
+        raise as_command_error(_first(group), api=api, address=address) from None
 
 
-def as_command_error(error: ClientError, *, api: str = "") -> CommandError:
+def as_command_error(error: ClientError, *, api: str = "", address: str = "") -> CommandError:
     """Return what failed, where, why, and what to try, with an exit code."""
     explained = _explanation(error)
     return CommandError(
         f"{error.what} ({error.code.name})",
-        address=error.where,
+        address=error.where or address,
         api=getattr(error, "tidemark_api", api),
         cause=explained.cause,
         hint=explained.command,

@@ -190,6 +190,8 @@ async def reset(job: ResetJob) -> list[Row]:
                 f"group {job.group_id!r} has {len(group.members)} members and is {group.state}",
             )
         committed = await admin.list_group_offsets(job.group_id)
+        if group is None and not committed:
+            await _refuse_share_group(admin, job.group_id)
         partitions = await in_scope(admin, job.scopes, committed)
         bounds = await log_bounds(admin, partitions)
         time = timestamp_for(job.target, Clock().wall_ms())
@@ -256,6 +258,18 @@ async def in_scope(
         numbers = scope.partitions or range(count)
         partitions += [TopicPartition(scope.topic, number) for number in numbers]
     return partitions
+
+
+async def _refuse_share_group(admin: Admin, group_id: str) -> None:
+    """Raise CommandError if a share group has the id: its offsets are not those of consumers. A
+    list of all kinds is answered without a share-coordinator, too.
+    """
+    kinds = {each.group_id: each.kind for each in await admin.list_groups()}
+    if kinds.get(group_id) == "share":
+        raise CommandError(
+            f"{group_id!r} is a share group ({ErrorCode.GROUP_ID_NOT_FOUND.name})",
+            hint=f"tidemark share reset {group_id}",
+        )
 
 
 async def _group_or_none(admin: Admin, group_id: str) -> GroupDescription | None:

@@ -279,7 +279,7 @@ def produce(
         },
     )
     sent = Sent()
-    run(produce(job, sent), api="Produce")
+    run(produce(job, sent), api="Produce", address=job.bootstrap)
     if not output.is_table:
         counts = {"records": sent.records, "bytes": sent.bytes, "seconds": sent.seconds}
         print_document({"topic": topic, **counts}, output)
@@ -351,7 +351,7 @@ def consume(
     )
     read = Read()
     try:
-        run(consume(job, read), api="Fetch")
+        run(consume(job, read), api="Fetch", address=job.bootstrap)
     except KeyboardInterrupt:
         say("")  # ends the line with ^C
     report(job, read)

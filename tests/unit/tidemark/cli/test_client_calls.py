@@ -38,6 +38,11 @@ def test_a_failure_says_what_where_and_what_to_try() -> None:
     ]
 
 
+def test_a_failure_that_does_not_say_where_has_the_address_of_the_command() -> None:
+    for error, where in ((AWAY, "b:9092"), (FORBIDDEN, "c:9092")):
+        assert as_command_error(error, address="c:9092").address == where
+
+
 @pytest.mark.feature("AD53")
 @pytest.mark.parametrize(
     ("words", "cause"),
