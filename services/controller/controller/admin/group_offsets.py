@@ -95,6 +95,7 @@ async def reset_to(
                 )
             )
         listed = {one.group_id: one for one in await admin.list_groups()}
+        groups.check_type(listed.values(), group_id)
         group = listed.get(group_id)
         if group is not None and group.state not in ("Empty", "Dead"):
             raise conflict(

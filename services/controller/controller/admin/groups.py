@@ -1,12 +1,12 @@
 """Consumer groups: members, lag with the reason where it is missing, and resets of offsets."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from pydantic import Field
 from tidemark.client.admin.admin import Admin
 from tidemark.client.admin.first_records import first_timestamps
-from tidemark.client.admin.group_types import GroupDescription, MemberDescription
+from tidemark.client.admin.group_types import GroupDescription, GroupListing, MemberDescription
 from tidemark.client.consumer.group_types import OffsetAndMetadata
 from tidemark.client.errors import ClientError, GroupNotFoundError
 from tidemark.kafka.apis import ApiKey
@@ -182,6 +182,12 @@ async def _group_or_none(admin: Admin, group_id: str) -> GroupDescription | None
         return None
 
 
+def check_type(listed: Iterable[GroupListing], group_id: str) -> None:
+    """Raise AdminError if a share group has the id: its offsets are not those of consumers."""
+    if any(one.group_id == group_id and one.kind == "share" for one in listed):
+        raise conflict(f"{group_id!r} is a share group", remedy="reset it as a share group")
+
+
 async def _bounds(
     ctx: AdminContext, partitions: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, Bounds], dict[TopicPartition, str]]:
@@ -299,6 +305,8 @@ async def reset(
                 remedy="stop its members, and try again",
             )
         committed = await admin.list_group_offsets(group_id)
+        if group is None and not committed:
+            check_type(await admin.list_groups(), group_id)
         scope = sorted(committed) if topic is None else _all_of(ctx, topic)
         seen = topics.seen(ctx, [at.topic for at in scope])
         scope = [at for at in scope if at.topic in seen]

@@ -1,11 +1,20 @@
 """Resets as a request names them: a goal with its value, or lines of CSV."""
 
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from controller.admin import group_offsets, groups, topics
+from controller.admin.context import AdminContext
 from controller.admin.errors import AdminError
 from controller.admin.group_offsets import ROWS_MAX, ResetRequest, read_csv
 from pydantic import ValidationError
+from tidemark.client.admin.group_types import GroupDescription, GroupListing
+from tidemark.client.errors import GroupNotFoundError
+from tidemark.model.errors import ErrorCode
 
 HEADER = "topic,partition,offset\n"
 
@@ -78,3 +87,41 @@ def test_a_goal_has_the_value_that_it_needs(fields: dict[str, Any]) -> None:
 def test_a_request_that_names_no_goal_is_refused(fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         ResetRequest(**fields)
+
+
+class OneShareGroup:
+    """A cluster with the share group ``s``; its id has no offsets of consumers."""
+
+    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        raise GroupNotFoundError(ErrorCode.GROUP_ID_NOT_FOUND, f"no group {list(group_ids)}")
+
+    async def list_group_offsets(self, group_id: str) -> dict[object, object]:
+        return {}
+
+    async def list_groups(self) -> list[GroupListing]:
+        return [GroupListing("s", "share", "share", "Empty", 1)]
+
+
+@pytest.mark.parametrize("by_lines", [False, True])
+def test_a_share_group_is_not_reset_as_a_consumer_group_not_even_in_a_dry_run(
+    by_lines: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def client() -> AsyncIterator[OneShareGroup]:
+        yield OneShareGroup()
+
+    async def no_bounds(*_: object) -> dict[object, object]:
+        return {}
+
+    monkeypatch.setattr(topics, "require_readable", lambda *_: None)
+    monkeypatch.setattr(topics, "offsets", no_bounds)
+    brokers = SimpleNamespace(client=client)
+    ctx = cast("AdminContext", SimpleNamespace(require=lambda *_: None, brokers=brokers))
+    call = (
+        group_offsets.reset_to(ctx, "s", {}, dry_run=True)
+        if by_lines
+        else groups.reset(ctx, "s", "earliest", 0, topic=None, dry_run=True)
+    )
+    with pytest.raises(AdminError, match="'s' is a share group") as refusal:
+        asyncio.run(call)
+    assert refusal.value.status == 409
