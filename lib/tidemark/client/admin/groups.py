@@ -27,7 +27,13 @@ from tidemark.model.errors import ErrorCode
 from tidemark.model.topics import TopicPartition
 
 _BY_NAME_MAX: Final = 9
-_NOT_OF_THIS_KIND: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+_NOT_OF_THIS_KIND: Final = frozenset(
+    {
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.INVALID_GROUP_ID,  # the empty one: consumers without a group's name commit by it
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
 
 
 class GroupAdmin(AdminCalls):

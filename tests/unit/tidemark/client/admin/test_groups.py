@@ -87,6 +87,27 @@ def test_an_assignment_of_another_protocol_is_none(content: bytes) -> None:
     assert classic_assignment(content) == ()
 
 
+def test_the_group_of_consumers_without_a_groups_name_is_described() -> None:
+    """KIP-848 knows no empty id; the commits of such consumers have it all the same."""
+    memory = cluster()
+
+    def no_name(request: Any) -> dict[str, Any]:
+        code = ErrorCode.INVALID_GROUP_ID
+        return {"groups": [{"group_id": request.group_ids[0], "error_code": code}]}
+
+    def simple(request: Any) -> dict[str, Any]:
+        return {"groups": [{"group_id": request.groups[0], "group_state": "Empty"}]}
+
+    async def work() -> None:
+        async with admin_on(memory) as admin:
+            memory.handlers[ApiKey.CONSUMER_GROUP_DESCRIBE] = no_name
+            memory.handlers[ApiKey.DESCRIBE_GROUPS] = simple
+            nameless = (await admin.describe_groups([""]))[""]
+            assert (nameless.kind, nameless.is_quiet) == ("classic", True)
+
+    run(work())
+
+
 def test_offsets_of_a_quiet_group_are_moved_and_read_and_of_a_live_one_not() -> None:
     memory = cluster()
 
