@@ -1,7 +1,8 @@
 """The first request of a command: it fails at once where no broker answers."""
 
 from tidemark.cli.admin_client import API_ATTRIBUTE, api_name
-from tidemark.client.config import ClientConfig
+from tidemark.cli.security import security_over_grpc
+from tidemark.client.config import AdminConfig, ClientConfig, with_settings
 from tidemark.client.errors import ClientError
 from tidemark.client.wire.session import Session
 from tidemark.kafka.apis import ApiKey
@@ -22,3 +23,9 @@ async def reach(bootstrap: str, config: ClientConfig) -> None:
         raise
     finally:
         await session.close()
+
+
+async def reach_over_grpc(bootstrap: str) -> None:
+    """Do as ``reach``, at gRPC addresses. Raises ClientError, and CommandError for settings."""
+    given = {"transport": "grpc", **security_over_grpc(bootstrap)}
+    await reach(bootstrap, with_settings(AdminConfig(), given))

@@ -7,6 +7,7 @@ from tidemark.cli.admin_client import open_admin
 from tidemark.cli.group.admin import configs as group_configs
 from tidemark.cli.group.admin import in_scope, log_bounds, move_row
 from tidemark.cli.group.reset_options import Scope
+from tidemark.cli.reach import reach_over_grpc
 from tidemark.cli.security import security_over_grpc
 from tidemark.client.admin.share_types import ShareGroupDescription
 from tidemark.client.errors import GroupNotEmptyError
@@ -85,6 +86,7 @@ async def browse(
     addresses.
     """
     given = {"default_api_timeout_ms": _VIEW_MS_MAX, **security_over_grpc(bootstrap)}
+    await reach_over_grpc(bootstrap)
     async with ShareViews(bootstrap, **given) as views:
         window = await views.browse(group_id, at, first_offset=first, last_offset=last)
         lag = await views.lag(group_id, at)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from tidemark.cli.failure import CommandError
+from tidemark.cli.reach import reach_over_grpc
 from tidemark.cli.security import security_over_grpc
 from tidemark.cli.txn.rows import Row
 from tidemark.client.errors import TransactionalIdNotFoundError
@@ -34,6 +35,7 @@ def sink_row(sink: SinkDescription) -> Row:
 
 async def forget(bootstrap: str, sink_id: str, *, abort_open: bool) -> list[Row]:
     """Delete the state of a sink. ``bootstrap``: gRPC addresses."""
+    await reach_over_grpc(bootstrap)
     async with SinkBatches(bootstrap, **security_over_grpc(bootstrap)) as sinks:
         if not await sinks.forget(sink_id, abort_open=abort_open):
             raise CommandError(

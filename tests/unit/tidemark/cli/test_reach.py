@@ -18,6 +18,10 @@ from tidemark.cli.topic.formats import StartAt
 from tidemark.cli.topic.percent_format import InputRecord
 from tidemark.cli.topic.produce import ProduceJob, Sent, produce
 from tidemark.cli.txn import admin as txn_admin
+from tidemark.cli.txn import sinks
+from tidemark.client.share.share_views import ShareViews
+from tidemark.client.transactions.sink_batches import SinkBatches
+from tidemark.model.topics import TopicPartition
 from tidemark.runtime.exit_codes import ExitCode
 
 _PATIENCE_MS = 1_000
@@ -114,3 +118,25 @@ def test_records_are_not_read_from_a_cluster_that_does_not_answer(closing: Closi
         settings={"request_timeout_ms": _PATIENCE_MS},
     )
     refused(consume(job, Read()), closing)
+
+
+@pytest.mark.feature("AD53")
+@pytest.mark.parametrize("command", ["share browse", "txn forget"])
+def test_a_cluster_is_reached_over_grpc_before_what_tries_again(
+    command: str, closing: Closing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def tries_again(*_: object, **__: object) -> None:
+        raise AssertionError("no broker answers, and this would try again")
+
+    monkeypatch.setattr(ShareViews, "browse", tries_again)
+    monkeypatch.setattr(SinkBatches, "forget", tries_again)
+    at = TopicPartition("t", 0)
+    call: Coroutine[Any, Any, object] = (
+        share_admin.browse(closing.address, "g", at, first=0, last=None)
+        if command == "share browse"
+        else sinks.forget(closing.address, "s", abort_open=False)
+    )
+    with pytest.raises(CommandError) as raised:
+        run(call)
+    assert raised.value.exit_code is ExitCode.UNAVAILABLE
+    assert raised.value.address == closing.address
