@@ -12,7 +12,7 @@ from tidemark.cli.group.reset_options import Scope
 from tidemark.client.admin.group_types import GroupDescription, GroupListing
 from tidemark.client.errors import GroupNotFoundError
 from tidemark.model.errors import ErrorCode
-from tidemark.plans.offset_reset import Target
+from tidemark.plans.offset_reset import Goal, Target
 
 
 class OneShareGroup:
@@ -37,7 +37,7 @@ def test_a_plan_that_cannot_be_carried_out_is_not_shown(
         yield OneShareGroup()
 
     monkeypatch.setattr(group_admin, "open_admin", opened)
-    job = ResetJob("b:9092", "s", Target("earliest", 0), [Scope("t", ())], execute)
+    job = ResetJob("b:9092", "s", Target(Goal.EARLIEST), [Scope("t", ())], execute)
     with pytest.raises(CommandError, match="'s' is a share group") as refused:
         asyncio.run(reset(job))
     assert refused.value.hint == "tidemark share reset s"
