@@ -35,6 +35,12 @@ KubeconfigOption = Annotated[
 ContextOption = Annotated[
     str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig.")
 ]
+WaitOption = Annotated[
+    float,
+    typer.Option(
+        "--wait", min=0, metavar="SECONDS", callback=seconds, help="Wait for the authority."
+    ),
+]
 TimeoutOption = Annotated[
     float | None,
     typer.Option(
@@ -220,12 +226,7 @@ def make_secrets(
         list[str] | None,
         typer.Option("--secret-of", metavar="USER", help="Further user, with a Secret of its own."),
     ] = None,
-    wait: Annotated[
-        float,
-        typer.Option(
-            "--wait", min=0, metavar="SECONDS", callback=seconds, help="Wait for the authority."
-        ),
-    ] = 0,
+    wait: WaitOption = 0,
     namespace: NamespaceOption = "default",
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,

@@ -32,7 +32,7 @@ EPOCHS_FROM: Final = 9
 """Clients of earlier versions know neither the epochs nor the errors of KIP-848."""
 TOPIC_IDS_FROM: Final = 10
 
-_TOLD_WITHOUT_EPOCHS: Final = {ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION}
+_KNOWN_WITHOUT_EPOCHS: Final = {ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION}
 
 Chosen = TopicOffsets | ErrorCode
 
@@ -60,18 +60,18 @@ async def handle(
     )
     answers: tuple[TopicErrors, ...] = ()
     if asked.topics:
-        told = _TOLD_WITHOUT_EPOCHS if context.api_version < EPOCHS_FROM else {}
-        answers = await committed(groups, asked, told)
+        known_as = _KNOWN_WITHOUT_EPOCHS if context.api_version < EPOCHS_FROM else {}
+        answers = await committed(groups, asked, known_as)
         if context.api_version < TOPIC_IDS_FROM:
             answers = tuple(map(by_name, answers))
     return {"topics": topic_rows(request.topics, chosen, answers)}
 
 
 async def committed(
-    groups: Groups, asked: OffsetCommit | TxnOffsetCommit, told: Mapping[ErrorCode, ErrorCode]
+    groups: Groups, asked: OffsetCommit | TxnOffsetCommit, known_as: Mapping[ErrorCode, ErrorCode]
 ) -> tuple[TopicErrors, ...]:
-    """Return the results of a commit. An error of the whole, replaced as in ``told``, is that of
-    each partition: topics that were refused before keep their own.
+    """Return the results of a commit. An error of the whole, replaced as in ``known_as``, is
+    that of each partition: topics that were refused before keep their own.
     """
     try:
         reply = await ask(groups, asked.group_id, asked, OffsetCommitReply)
@@ -79,7 +79,7 @@ async def committed(
         reply = OffsetCommitReply(error_code=failure.code)
     if reply.error_code is ErrorCode.NONE:
         return reply.topics
-    code = told.get(reply.error_code, reply.error_code)
+    code = known_as.get(reply.error_code, reply.error_code)
     return tuple(
         TopicErrors(
             topic.topic,

@@ -19,7 +19,7 @@ from broker.shell.request_context import RequestContext
 
 LOADING_KNOWN_FROM: Final = 2
 """Older clients treat COORDINATOR_LOAD_IN_PROGRESS as fatal."""
-_TOLD_WITHOUT_LOADING: Final = {
+_KNOWN_WITHOUT_LOADING: Final = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE
 }
 TRANSACTIONS_V2_FROM: Final = 5
@@ -58,6 +58,6 @@ async def handle(
         abortable_known=context.api_version >= ABORTABLE_KNOWN_FROM,
     )
     loading_known = context.api_version >= LOADING_KNOWN_FROM
-    told = {} if loading_known else _TOLD_WITHOUT_LOADING
-    answers = await committed(groups, asked, told) if asked.topics else ()
+    known_as = {} if loading_known else _KNOWN_WITHOUT_LOADING
+    answers = await committed(groups, asked, known_as) if asked.topics else ()
     return {"topics": topic_rows(request.topics, chosen, map(by_name, answers))}
