@@ -1,5 +1,6 @@
 """A producer of unique values beside a test, and the read-back of what it was promised."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -137,6 +138,9 @@ def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int
         # librdkafka refuses at once what it knows no leader of, half a million times a second, and
         # keeps 200 bytes each time.
         consumer.poll(REFUSED_PAUSE_S)
+        # It asks nobody again for minutes: a broker whose metadata is late may have answered it.
+        with contextlib.suppress(KafkaException):
+            consumer.list_topics(partition.topic, 20)
 
 
 def _read(consumer: Consumer, ends: Mapping[int, int]) -> list[Found]:
