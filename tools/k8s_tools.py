@@ -7,6 +7,7 @@ Kubernetes, which only the lab needs, about twenty.
 """
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -52,17 +53,29 @@ def pause() -> Path:
     return _built("pause", "./pause", [])
 
 
-def program(name: str, modules: Path) -> Path:
-    """Return the path of the program of a directory with ``main.go``; build it if it is not there
-    yet. Raises ToolError.
+def program(name: str, modules: Path, package: str = ".") -> Path:
+    """Return the path of the program of a directory with ``main.go``, or of a package that its
+    ``go.mod`` names as a tool; build it if it is not there yet. Raises ToolError.
     """
     content = hashlib.sha256()
-    for source in ("go.mod", "go.sum", "main.go"):
+    for source in ("go.mod", "go.sum", *(("main.go",) if package == "." else ())):
         content.update((modules / source).read_bytes())
     path = cache() / f"{name}-{content.hexdigest()[:16]}"
     if not path.exists():
-        build(path, ".", modules=modules)
+        build(path, package, modules=modules)
     return path
+
+
+def module_directory(module: str, modules: Path) -> Path:
+    """Return the directory of the files of a module that the ``go.mod`` in a directory names;
+    download it if need be. Raises ToolError.
+    """
+    _need_go()
+    argv = ("go", "mod", "download", "-json", module)
+    found = subprocess.run(argv, cwd=modules, capture_output=True, text=True, check=False)
+    if found.returncode:
+        raise ToolError(f"{module} was not downloaded: {(found.stderr or found.stdout).strip()}")
+    return Path(json.loads(found.stdout)["Dir"])
 
 
 def can_build() -> bool:
@@ -98,8 +111,7 @@ def _built(name: str, package: str, flags: Sequence[str]) -> Path:
 
 def build(path: Path, package: str, flags: Sequence[str] = (), *, modules: Path = MODULES) -> None:
     """Build a program of the Go modules in a directory. Raises ToolError."""
-    if shutil.which("go") is None:
-        raise ToolError("helm and Kubernetes are built from Go modules: install Go 1.24 or newer")
+    _need_go()
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.{os.getpid()}")
     built = subprocess.run(
@@ -116,6 +128,11 @@ def build(path: Path, package: str, flags: Sequence[str] = (), *, modules: Path 
     if built.returncode:
         raise ToolError(f"{package} was not built: {built.stderr.strip()}")
     scratch.replace(path)
+
+
+def _need_go() -> None:
+    if shutil.which("go") is None:
+        raise ToolError("helm and Kubernetes are built from Go modules: install Go 1.24 or newer")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ python -m lab kill|start N      loss of power of node N, and its return
 python -m lab cut|heal N        node N off the network, and back
 python -m lab enforce           enforce network policies on the nodes that run
 python -m lab cert-manager      start cert-manager, for issuers of the types CA and SelfSigned
+python -m lab prometheus-operator  start the Prometheus operator, with an image of Prometheus
 python -m lab run COMMAND...    kubectl or helm with the cluster's configuration
 """
 
@@ -21,7 +22,15 @@ from typing import Final
 
 import k8s_tools
 from images.debian import PackageError
-from lab import cert_manager, control_plane, node, policies, processes, programs
+from lab import (
+    cert_manager,
+    control_plane,
+    node,
+    policies,
+    processes,
+    programs,
+    prometheus_operator,
+)
 from lab.settings import BIN, KUBECONFIG, NODES_MAX, STATE, LabError, environment
 
 _NEEDED: Final = ("ip", "nsenter", "unshare", "mount", "dpkg-deb", "apt-get")
@@ -60,6 +69,7 @@ def down() -> None:
         return
     policies.stop()
     cert_manager.stop()
+    prometheus_operator.stop()
     for number in range(1, NODES_MAX + 1):
         node.remove(number)
     for name in control_plane.NAMES:
@@ -95,7 +105,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     commands.add_parser("up").add_argument(
         "--nodes", type=int, choices=range(1, NODES_MAX + 1), default=4
     )
-    for name in ("down", "status", "load", "enforce", "cert-manager"):
+    for name in ("down", "status", "load", "enforce", "cert-manager", "prometheus-operator"):
         commands.add_parser(name)
     for name in ("kill", "start", "cut", "heal"):
         commands.add_parser(name).add_argument("number", type=int)
@@ -112,6 +122,7 @@ def main(argv: Sequence[str]) -> int:
         "load": load,
         "enforce": policies.enforce,
         "cert-manager": cert_manager.start,
+        "prometheus-operator": prometheus_operator.start,
     }
     of_nodes: dict[str, Callable[[int], None]] = {
         "kill": node.kill,
