@@ -81,7 +81,7 @@ _RANGE_COLUMNS = (
 )
 
 
-_DELAY_S_MAX = 24 * 3_600  # of share.record.release.delay.ms, which bounds every delay
+_DELAY_S_MAX = 24 * 3_600  # of share.release.backoff.max.ms, which bounds every delay
 
 
 class OutcomeChoice(StrEnum):

@@ -7,7 +7,11 @@ from broker.core.groups.classic.states import GroupState as ClassicState
 from broker.core.groups.consumer.state import GroupState as ConsumerState
 from tidemark.cli import main as command_line
 from tidemark.cli.arguments import GROUP_STATES, among
+from tidemark.model.share_group_configs import share_group_config
 from tidemark.runtime.exit_codes import ExitCode
+
+DAY_S = 24 * 3_600
+DELAY_BOUND = "share.release.backoff.max.ms"
 
 
 def test_the_states_are_those_of_groups() -> None:
@@ -56,3 +60,15 @@ def test_seconds_that_are_no_time_are_refused(
 ) -> None:
     assert command_line.run([*words, value]) == ExitCode.USAGE
     assert words[-1] in capsys.readouterr().err
+
+
+@pytest.mark.feature("AD53")
+def test_a_release_is_delayed_for_as_long_as_a_group_may_allow(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert share_group_config({DELAY_BOUND: f"{DAY_S * 1_000}"})
+    with pytest.raises(ValueError, match=DELAY_BOUND):
+        share_group_config({DELAY_BOUND: f"{DAY_S * 1_000 + 1}"})
+    words = ("share", "consume", "g", "t", "--outcome", "release", "--release-delay")
+    assert command_line.run([*words, f"{DAY_S + 1}"]) == ExitCode.USAGE
+    assert f"{DAY_S}" in capsys.readouterr().err
